@@ -1,0 +1,17 @@
+# The library users link: shared and static, from the folders that make it, with pkg-config and CMake files.
+if(NOT TARGET kvarve_api)
+  return()
+endif()
+set(library_folders base hash env format key arena segment index store transfer embedded api)
+
+add_library(kvarve_shared SHARED)
+add_library(kvarve_static STATIC)
+foreach(library kvarve_shared kvarve_static)
+  foreach(folder ${library_folders})
+    target_link_libraries(${library} PRIVATE kvarve_${folder})
+    target_sources(${library} PRIVATE $<TARGET_OBJECTS:kvarve_${folder}>)
+  endforeach()
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME kvarve LINKER_LANGUAGE C)
+  target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
+endforeach()
+set_target_properties(kvarve_shared PROPERTIES VERSION 0.1.0 SOVERSION 0)
