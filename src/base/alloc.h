@@ -17,7 +17,8 @@ __attribute__((warn_unused_result)) void *kvarve_allocate(size_t size);
 /* count * size zeroed bytes; NULL also when the product overflows. */
 __attribute__((warn_unused_result)) void *kvarve_allocate_array(size_t count, size_t size);
 
-/* Grow or shrink `memory` (NULL: allocate). New bytes are not zeroed. On NULL the old memory stays. */
+/* Grow or shrink `memory` (NULL: allocate). New bytes are not zeroed. On NULL the old memory stays.
+ */
 __attribute__((warn_unused_result)) void *kvarve_reallocate(void *memory, size_t size);
 
 /* A copy of the NUL-terminated `text`. */

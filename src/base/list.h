@@ -19,7 +19,8 @@ typedef struct kvarve_link {
 typedef kvarve_link kvarve_list;
 
 /* The item of type `type` whose member `member` is *link. */
-#define KVARVE_LIST_ITEM(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
+#define KVARVE_LIST_ITEM(link, type, member)                                                       \
+    ((type *)(void *)((char *)(link) - offsetof(type, member)))
 
 /* Visit each link of `list`; the list may not change while it is walked. */
 #define KVARVE_LIST_FOREACH(link, list)                                                            \

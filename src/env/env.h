@@ -1,6 +1,6 @@
 /*
- * env.h - the world that a store lives in, handed to it at open. The real one is env_posix.h, the simulated
- * one simulate/world.h; nothing else differs between a server and a test.
+ * env.h - the world that a store lives in, handed to it at open. The real one is env_posix.h, the
+ * simulated one simulate/world.h; nothing else differs between a server and a test.
  */
 #ifndef KVARVE_ENV_ENV_H
 #define KVARVE_ENV_ENV_H

@@ -22,16 +22,18 @@ typedef struct kvarve_mapping {
 
 struct kvarve_memory {
     /*
-     * Make `size` bytes (a multiple of 4096) of shared memory and map it for reading and writing. Nothing is
-     * allocated yet. -ENOMEM and other -errno.
+     * Make `size` bytes (a multiple of 4096) of shared memory and map it for reading and writing.
+     * Nothing is allocated yet. -ENOMEM and other -errno.
      */
     int (*create)(kvarve_memory *memory, const char *name, size_t size, kvarve_mapping *out);
     /*
-     * Really allocate [offset, offset + size): -ENOMEM, with nothing done, when that would take more than 90 % of
-     * the smaller of the machine's free memory and the cgroup's headroom.
+     * Really allocate [offset, offset + size): -ENOMEM, with nothing done, when that would take
+     * more than 90 % of the smaller of the machine's free memory and the cgroup's headroom.
      */
-    int (*populate)(kvarve_memory *memory, const kvarve_mapping *mapping, size_t offset, size_t size);
-    void (*destroy)(kvarve_memory *memory, kvarve_mapping *mapping); /* unmap and close; clears *mapping */
+    int (*populate)(kvarve_memory *memory, const kvarve_mapping *mapping, size_t offset,
+                    size_t size);
+    void (*destroy)(kvarve_memory *memory,
+                    kvarve_mapping *mapping); /* unmap and close; clears *mapping */
     /* Bytes that could be populated now without breaking the 90 % rule. */
     uint64_t (*headroom)(kvarve_memory *memory);
 };

@@ -1,7 +1,7 @@
 /*
- * thread.h - mutexes, conditions, threads, event descriptors and processes for the folders above env that
- * own threads (embedded, bench, cli). Thin names for the system's; a failed start is -errno, everything else
- * asserts.
+ * thread.h - mutexes, conditions, threads, event descriptors and processes for the folders above
+ * env that own threads (embedded, bench, cli). Thin names for the system's; a failed start is
+ * -errno, everything else asserts.
  */
 #ifndef KVARVE_ENV_THREAD_H
 #define KVARVE_ENV_THREAD_H
@@ -30,7 +30,8 @@ void mutex_unlock(kvarve_mutex *mutex);
 void condition_init(kvarve_condition *condition); /* on the monotonic clock */
 void condition_deinit(kvarve_condition *condition);
 void condition_signal_all(kvarve_condition *condition);
-/* Wait until signalled, spuriously woken, or the monotonic clock passes deadline_ns (KVARVE_NEVER: no end). */
+/* Wait until signalled, spuriously woken, or the monotonic clock passes deadline_ns (KVARVE_NEVER:
+ * no end). */
 void condition_wait(kvarve_condition *condition, kvarve_mutex *mutex, uint64_t deadline_ns);
 
 /* Start `main(context)` on a thread with every signal blocked. 0 or -errno. */
@@ -46,8 +47,9 @@ void event_close(int fd);
 bool event_wait(int fd, uint32_t timeout_ms);
 
 /*
- * A number that differs in a forked child: handles remember it at open and compare at each call, so that a child's
- * calls can be refused. Costs one relaxed load. fork_guard_arm must have been called once before.
+ * A number that differs in a forked child: handles remember it at open and compare at each call, so
+ * that a child's calls can be refused. Costs one relaxed load. fork_guard_arm must have been called
+ * once before.
  */
 void fork_guard_arm(void);
 uint64_t fork_guard_epoch(void);
@@ -55,6 +57,7 @@ uint64_t fork_guard_epoch(void);
 /* This process, and how many processors it may run on. */
 int64_t process_id(void);
 uint32_t processor_count(void);
-void sleep_ms(uint32_t milliseconds); /* for tools that wait for another process; never in library code */
+void sleep_ms(
+    uint32_t milliseconds); /* for tools that wait for another process; never in library code */
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * hash.h - the digests of this project, and nothing else: SHA-256 for identities, XXH3-128 for bytes.
+ * hash.h - the digests of this project, and nothing else: SHA-256 for identities, XXH3-128 for
+ * bytes.
  *
- * SHA-256 comes from OpenSSL's libcrypto (low-level contexts: they use the CPU's SHA instructions and copy
- * by assignment), XXH3 from libxxhash, dispatched to the CPU. Pure: no allocation, no global state that
- * a caller could see. Threads: any; one state is used by one thread at a time.
+ * SHA-256 comes from OpenSSL's libcrypto (low-level contexts: they use the CPU's SHA instructions
+ * and copy by assignment), XXH3 from libxxhash, dispatched to the CPU. Pure: no allocation, no
+ * global state that a caller could see. Threads: any; one state is used by one thread at a time.
  */
 #ifndef KVARVE_HASH_HASH_H
 #define KVARVE_HASH_HASH_H
@@ -26,14 +27,16 @@ void sha256_final(sha256_state *state, uint8_t out[SHA256_SIZE]);
 /* One call for init, update, final. */
 void sha256(const void *bytes, size_t size, uint8_t out[SHA256_SIZE]);
 
-/* The XXH3-128 of bytes (seed 0). Stored and printed as the 16 bytes of its canonical (big-endian) form. */
+/* The XXH3-128 of bytes (seed 0). Stored and printed as the 16 bytes of its canonical (big-endian)
+ * form. */
 typedef struct page_digest {
     uint8_t bytes[16];
 } page_digest;
 
 page_digest page_digest_of(const void *bytes, size_t size);
 
-/* Copy `size` bytes from `from` to `to` in steps of at most 16 KiB and digest what was copied. No overlap. */
+/* Copy `size` bytes from `from` to `to` in steps of at most 16 KiB and digest what was copied. No
+ * overlap. */
 page_digest page_digest_copy(void *to, const void *from, size_t size);
 
 /* The same in pieces: begin, then any number of update or copy, then end. */
@@ -50,7 +53,8 @@ bool page_digest_is_equal(const page_digest *a, const page_digest *b);
 
 /* Write 2 * size lower-case hex digits and a NUL to `out`. */
 void hex_encode(char *out, const void *bytes, size_t size);
-/* Read exactly 2 * size lower-case hex digits; false when `text` is anything else (it may go on after them). */
+/* Read exactly 2 * size lower-case hex digits; false when `text` is anything else (it may go on
+ * after them). */
 bool hex_decode(void *out, size_t size, const char *text);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * key.h - identities: namespaces, page keys, checkpoint ids. Pure.
  *
- * Formats are those of the reference system, bit for bit (docs/format/identity.md, tests/golden); what kvarve adds are
- * new discriminators only. The prefix object of kvarve/prefix.h lives here too.
+ * Formats are those of the reference system, bit for bit (docs/format/identity.md, tests/golden);
+ * what kvarve adds are new discriminators only. The prefix object of kvarve/prefix.h lives here
+ * too.
  *
  * Threads    Any; a namespace_key is read-only after init.
  */
@@ -17,11 +18,11 @@
 #include "kvarve/error.h"
 #include "kvarve/prefix.h"
 
-#define KEY_CHUNK_TOKENS        4096u
-#define NAMESPACE_TEXT_SIZE     85  /* "recurrent-sha256-v1:" + 64 hex + NUL */
-#define NAMESPACE_IDENTITY_MAX  65536 /* bytes of an identity document */
-#define NAMESPACE_SALT_MAX      1024  /* bytes */
-#define GENERATION_TEXT_SIZE    86  /* "recurrent-content-v1:" + 64 hex + NUL */
+#define KEY_CHUNK_TOKENS       4096u
+#define NAMESPACE_TEXT_SIZE    85    /* "recurrent-sha256-v1:" + 64 hex + NUL */
+#define NAMESPACE_IDENTITY_MAX 65536 /* bytes of an identity document */
+#define NAMESPACE_SALT_MAX     1024  /* bytes */
+#define GENERATION_TEXT_SIZE   86    /* "recurrent-content-v1:" + 64 hex + NUL */
 
 typedef struct page_key {
     uint8_t bytes[SHA256_SIZE];
@@ -39,7 +40,8 @@ typedef struct namespace_key {
 KVARVE_NODISCARD kvarve_status namespace_key_init(namespace_key *out, const char *identity_json,
                                                   const char *salt, kvarve_error *err);
 
-/* The canonical form of a JSON document (keys sorted, no spaces, non-ASCII escaped); kvarve_release. */
+/* The canonical form of a JSON document (keys sorted, no spaces, non-ASCII escaped);
+ * kvarve_release. */
 KVARVE_NODISCARD kvarve_status canonical_json(const char *json, char **out_text, kvarve_error *err);
 
 typedef enum page_class {
@@ -63,11 +65,13 @@ const char *checkpoint_kind_text(checkpoint_kind kind);
 /* What a page is, besides its tokens. Unused fields are 0. */
 typedef struct page_discriminator {
     page_class class;
-    uint32_t group;           /* prefix, window, endpoint */
-    uint64_t draft_tokens;    /* auxiliary; prefix and window with has_draft_rows: draft rows valid in this page's prefix */
-    checkpoint_kind kind;     /* auxiliary */
-    bool has_draft_rows;      /* the group carries draft rows: the last page names their validity */
-    uint32_t part;            /* endpoint and auxiliary split over several pages: 0-based; 0 adds nothing to the key */
+    uint32_t group;        /* prefix, window, endpoint */
+    uint64_t draft_tokens; /* auxiliary; prefix and window with has_draft_rows: draft rows valid in
+                              this page's prefix */
+    checkpoint_kind kind;  /* auxiliary */
+    bool has_draft_rows;   /* the group carries draft rows: the last page names their validity */
+    uint32_t part; /* endpoint and auxiliary split over several pages: 0-based; 0 adds nothing to
+                      the key */
     const page_digest *exact; /* exact namespaces: the page's digest; else NULL */
 } page_discriminator;
 
@@ -77,9 +81,8 @@ typedef struct page_discriminator {
 /*
  * The discriminator's text:
  *   attention:G                     prefix and window
- *   attention:G:draft:D             the same where has_draft_rows and D is less than the page's tokens
- *   recurrent:G                     endpoint
- *   auxiliary:D:KIND                auxiliary
+ *   attention:G:draft:D             the same where has_draft_rows and D is less than the page's
+ * tokens recurrent:G                     endpoint auxiliary:D:KIND                auxiliary
  *   ...:part:P                      part P > 0 of an endpoint or auxiliary
  *   ...:x:HEX32                     exact namespaces
  */
@@ -90,38 +93,44 @@ void page_discriminator_text(const page_discriminator *what, uint64_t tokens,
  * The key of the page that ends at `tokens` (its boundary n), whose token digest is `digest`:
  * SHA-256(domain 0 digest 0 JSON[namespace, n, discriminator]).
  */
-page_key page_key_of(const namespace_key *name, const uint8_t digest[KVARVE_DIGEST_SIZE], uint64_t tokens,
-                     const page_discriminator *what);
+page_key page_key_of(const namespace_key *name, const uint8_t digest[KVARVE_DIGEST_SIZE],
+                     uint64_t tokens, const page_discriminator *what);
 
 /*
- * Keys of `count` pages at once, at page ends first_tokens, first_tokens + span, ...: what.group's pages of
- * a prefix or window group without draft rows and not exact. Digests come from one pass over the tokens; nothing is hashed twice.
- * The last end may not exceed the prefix's length.
+ * Keys of `count` pages at once, at page ends first_tokens, first_tokens + span, ...: what.group's
+ * pages of a prefix or window group without draft rows and not exact. Digests come from one pass
+ * over the tokens; nothing is hashed twice. The last end may not exceed the prefix's length.
  */
-void page_keys_of_span(const namespace_key *name, const kvarve_prefix *prefix, uint64_t first_tokens,
-                       uint64_t span, size_t count, uint32_t group, page_key *out_keys);
+void page_keys_of_span(const namespace_key *name, const kvarve_prefix *prefix,
+                       uint64_t first_tokens, uint64_t span, size_t count, uint32_t group,
+                       page_key *out_keys);
 
 /* Digests at first_tokens, first_tokens + span, ...: one pass. Same limits. */
-void prefix_digests_of_span(const kvarve_prefix *prefix, uint64_t first_tokens, uint64_t span, size_t count,
-                            uint8_t (*out_digests)[KVARVE_DIGEST_SIZE]);
+void prefix_digests_of_span(const kvarve_prefix *prefix, uint64_t first_tokens, uint64_t span,
+                            size_t count, uint8_t (*out_digests)[KVARVE_DIGEST_SIZE]);
 
 /*
- * The identity of a checkpoint: tokens, namespace, kind and draft-prefix length, so that a prompt and a response at one N
- * never replace each other. For an exact namespace `page_keys` are all its keys in manifest order and
- * are part of the id; else count is 0.
+ * The identity of a checkpoint: tokens, namespace, kind and draft-prefix length, so that a prompt
+ * and a response at one N never replace each other. For an exact namespace `page_keys` are all its
+ * keys in manifest order and are part of the id; else count is 0.
  */
-page_key checkpoint_id_of(const namespace_key *name, const uint8_t digest[KVARVE_DIGEST_SIZE], uint64_t tokens,
-                          checkpoint_kind kind, uint64_t draft_tokens, const page_key *page_keys, size_t count);
+page_key checkpoint_id_of(const namespace_key *name, const uint8_t digest[KVARVE_DIGEST_SIZE],
+                          uint64_t tokens, checkpoint_kind kind, uint64_t draft_tokens,
+                          const page_key *page_keys, size_t count);
 
-/* The reference's manifest id of the first `tokens` tokens with this payload (golden vectors; import). */
-KVARVE_NODISCARD kvarve_status generation_of(const namespace_key *name, const kvarve_prefix *prefix, uint64_t tokens,
-                                             const void *payload, size_t payload_size,
-                                             char out[GENERATION_TEXT_SIZE], kvarve_error *err);
+/* The reference's manifest id of the first `tokens` tokens with this payload (golden vectors;
+ * import). */
+KVARVE_NODISCARD kvarve_status generation_of(const namespace_key *name, const kvarve_prefix *prefix,
+                                             uint64_t tokens, const void *payload,
+                                             size_t payload_size, char out[GENERATION_TEXT_SIZE],
+                                             kvarve_error *err);
 
-/* The rolling tail hash of the reference: v = 0; for each token v = (v * 1000003 + token + 1) mod (2^61 - 1). */
+/* The rolling tail hash of the reference: v = 0; for each token v = (v * 1000003 + token + 1) mod
+ * (2^61 - 1). */
 uint64_t tail_hash_step(uint64_t value, uint32_t token);
 
 /* The chain digest before chunk `chunk` (0: the chain's start). chunk * 4096 <= length. */
-void prefix_chunk_digest(const kvarve_prefix *prefix, uint64_t chunk, uint8_t out[KVARVE_DIGEST_SIZE]);
+void prefix_chunk_digest(const kvarve_prefix *prefix, uint64_t chunk,
+                         uint8_t out[KVARVE_DIGEST_SIZE]);
 
 #endif

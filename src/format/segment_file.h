@@ -1,0 +1,29 @@
+/*
+ * segment_file.h - the first block of a segment file. Byte table: docs/format/segment.md. Pure.
+ */
+#ifndef KVARVE_FORMAT_SEGMENT_FILE_H
+#define KVARVE_FORMAT_SEGMENT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/batch.h"
+#include "kvarve/error.h"
+
+#define SEGMENT_HEAD_SIZE 4096u
+
+typedef struct segment_head {
+    store_uuid store;
+    uint32_t number;        /* as in the file's name, 1 or more */
+    uint32_t slot_bytes;    /* a multiple of 4096, up to 2^30; 0 in a file of headers only */
+    uint32_t slot_count;    /* 0 in a file of headers only */
+    uint32_t header_blocks; /* 4 KiB blocks of the header zone, this one included: 2 .. 65536 */
+} segment_head;
+
+void segment_head_encode(const segment_head *head, uint8_t out[SEGMENT_HEAD_SIZE]);
+
+/* KVARVE_CORRUPT, KVARVE_UNSUPPORTED (newer version, both named). */
+KVARVE_NODISCARD kvarve_status segment_head_decode(const uint8_t bytes[SEGMENT_HEAD_SIZE],
+                                                   segment_head *out, kvarve_error *err);
+
+#endif
