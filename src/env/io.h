@@ -22,8 +22,8 @@
 #include <sys/uio.h>
 
 #define KVARVE_IO_ALIGNMENT 4096
-#define KVARVE_PATH_MAX     1024 /* bytes, NUL included; longer paths are refused with -ENAMETOOLONG \
-                                  */
+/* Bytes, NUL included; longer paths are refused with -ENAMETOOLONG. */
+#define KVARVE_PATH_MAX 1024
 
 typedef struct kvarve_io kvarve_io;
 typedef int kvarve_fd;

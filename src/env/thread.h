@@ -30,6 +30,7 @@ void mutex_unlock(kvarve_mutex *mutex);
 void condition_init(kvarve_condition *condition); /* on the monotonic clock */
 void condition_deinit(kvarve_condition *condition);
 void condition_signal_all(kvarve_condition *condition);
+void condition_signal_one(kvarve_condition *condition); /* at least one waiter, if there is one */
 /* Wait until signalled, spuriously woken, or the monotonic clock passes deadline_ns (KVARVE_NEVER:
  * no end). */
 void condition_wait(kvarve_condition *condition, kvarve_mutex *mutex, uint64_t deadline_ns);

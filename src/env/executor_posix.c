@@ -1,0 +1,217 @@
+/*
+ * executor_posix.c - jobs on a pool of threads and one thread for the index.
+ *
+ * Invariants:
+ * X1  A pool thread takes READ before COPY before WRITE: loads wait for nobody, and copies are
+ * short. X2  At most writes_max WRITE jobs run, one less than there are threads, so that a burst of
+ * writes leaves a thread to reads. A pool of one has no such thread to leave. X3  Whoever takes a
+ * job and leaves one that could be taken wakes another thread, and submit wakes one: no job waits
+ * beside an idle thread that might run it. X4  INDEX jobs are run by one thread, first in, first
+ * out.
+ *
+ * Locks: `mutex` is the innermost lock; run, done and notify are called without it.
+ * Ownership: a job is the executor's between submit and done.
+ */
+#include "env/executor_posix_private.h"
+
+#include "base/assert.h"
+#include "env/clock.h"
+
+static bool may_take(const executor_posix *executor, kvarve_lane lane)
+{
+    if (kvarve_list_is_empty(&executor->queued[lane])) {
+        return false;
+    }
+    return lane != KVARVE_LANE_WRITE || executor->writes_running < executor->writes_max; /* X2 */
+}
+
+/* Where the next job for the pool is: a lane, or KVARVE_LANE_INDEX for none. */
+static kvarve_lane next_pool_lane(const executor_posix *executor)
+{
+    static const kvarve_lane order[] = {KVARVE_LANE_READ, KVARVE_LANE_COPY, KVARVE_LANE_WRITE};
+
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) { /* X1 */
+        if (may_take(executor, order[i])) {
+            return order[i];
+        }
+    }
+    return KVARVE_LANE_INDEX;
+}
+
+/* Take the first job of `lane`, run it unlocked, and put it where poll finds it. Called with the
+ * mutex. */
+static void run_first(executor_posix *executor, kvarve_lane lane)
+{
+    kvarve_link *link = kvarve_list_take_first(&executor->queued[lane]);
+    kvarve_job *job = KVARVE_LIST_ITEM(link, kvarve_job, link);
+
+    executor->writes_running += lane == KVARVE_LANE_WRITE;
+    if (lane != KVARVE_LANE_INDEX && next_pool_lane(executor) != KVARVE_LANE_INDEX) {
+        condition_signal_one(&executor->pool_work); /* X3 */
+    }
+    mutex_unlock(&executor->mutex);
+    job->run(job);
+    mutex_lock(&executor->mutex);
+    executor->writes_running -= lane == KVARVE_LANE_WRITE;
+    kvarve_list_append(&executor->finished, link);
+    executor->finished_count++;
+    if (executor->notify != NULL) {
+        mutex_unlock(&executor->mutex);
+        executor->notify(executor->notify_context);
+        mutex_lock(&executor->mutex);
+    }
+}
+
+static void pool_main(void *context)
+{
+    executor_posix *executor = context;
+
+    mutex_lock(&executor->mutex);
+    for (;;) {
+        const kvarve_lane lane = next_pool_lane(executor);
+
+        if (lane != KVARVE_LANE_INDEX) {
+            run_first(executor, lane);
+        } else if (executor->is_stopping) {
+            break; /* a WRITE held back by X2 is left to the threads that run WRITE now */
+        } else {
+            condition_wait(&executor->pool_work, &executor->mutex, KVARVE_NEVER);
+        }
+    }
+    mutex_unlock(&executor->mutex);
+}
+
+static void index_main(void *context)
+{
+    executor_posix *executor = context;
+
+    mutex_lock(&executor->mutex);
+    for (;;) {
+        if (!kvarve_list_is_empty(&executor->queued[KVARVE_LANE_INDEX])) {
+            run_first(executor, KVARVE_LANE_INDEX); /* X4 */
+        } else if (executor->is_stopping) {
+            break;
+        } else {
+            condition_wait(&executor->index_work, &executor->mutex, KVARVE_NEVER);
+        }
+    }
+    mutex_unlock(&executor->mutex);
+}
+
+static executor_posix *executor_of(kvarve_executor *base)
+{
+    return (executor_posix *)(void *)base; /* base is its first member */
+}
+
+static void posix_submit(kvarve_executor *base, kvarve_job *job)
+{
+    executor_posix *executor = executor_of(base);
+
+    KVARVE_ASSERT((unsigned)job->lane < KVARVE_LANE_COUNT);
+    mutex_lock(&executor->mutex);
+    KVARVE_ASSERT(!executor->is_stopping);
+    kvarve_list_append(&executor->queued[job->lane], &job->link);
+    executor->pending++;
+    condition_signal_one(job->lane == KVARVE_LANE_INDEX ? &executor->index_work
+                                                        : &executor->pool_work);
+    mutex_unlock(&executor->mutex);
+}
+
+static size_t finished_count(executor_posix *executor)
+{
+    size_t count;
+
+    mutex_lock(&executor->mutex);
+    count = executor->finished_count;
+    mutex_unlock(&executor->mutex);
+    return count;
+}
+
+/* The finished job that waits longest, now its owner's again. There is one: only poll takes them
+ * away. */
+static kvarve_job *take_finished(executor_posix *executor)
+{
+    kvarve_link *link;
+
+    mutex_lock(&executor->mutex);
+    link = kvarve_list_take_first(&executor->finished);
+    executor->finished_count--;
+    executor->pending--;
+    mutex_unlock(&executor->mutex);
+    KVARVE_ASSERT(link != NULL);
+    return KVARVE_LIST_ITEM(link, kvarve_job, link);
+}
+
+static bool posix_poll(kvarve_executor *base)
+{
+    executor_posix *executor = executor_of(base);
+    const size_t count = finished_count(executor);
+
+    /* Only what is there now: done may submit, and quick jobs must not keep the caller here. */
+    for (size_t i = 0; i < count; i++) {
+        kvarve_job *job = take_finished(executor);
+
+        job->done(job);
+    }
+    return count > 0;
+}
+
+static size_t posix_pending(kvarve_executor *base)
+{
+    executor_posix *executor = executor_of(base);
+    size_t pending;
+
+    mutex_lock(&executor->mutex);
+    pending = executor->pending;
+    mutex_unlock(&executor->mutex);
+    return pending;
+}
+
+int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
+                         void (*notify)(void *context), void *notify_context)
+{
+    int rc;
+
+    KVARVE_ASSERT(pool_threads >= 1 && pool_threads <= EXECUTOR_POOL_MAX);
+    *executor = (executor_posix){
+        .base = {.submit = posix_submit, .poll = posix_poll, .pending = posix_pending},
+        .notify = notify,
+        .notify_context = notify_context,
+        .writes_max = pool_threads == 1 ? 1 : pool_threads - 1,
+    };
+    mutex_init(&executor->mutex);
+    condition_init(&executor->pool_work);
+    condition_init(&executor->index_work);
+    kvarve_list_init(&executor->finished);
+    for (int i = 0; i < KVARVE_LANE_COUNT; i++) {
+        kvarve_list_init(&executor->queued[i]);
+    }
+    rc = thread_start(&executor->index, index_main, executor);
+    executor->has_index = rc == 0;
+    while (rc == 0 && executor->pool_count < pool_threads) {
+        rc = thread_start(&executor->pool[executor->pool_count], pool_main, executor);
+        executor->pool_count += rc == 0;
+    }
+    if (rc < 0) {
+        executor_posix_stop(executor);
+    }
+    return rc;
+}
+
+void executor_posix_stop(executor_posix *executor)
+{
+    mutex_lock(&executor->mutex);
+    executor->is_stopping = true;
+    condition_signal_all(&executor->pool_work);
+    condition_signal_all(&executor->index_work);
+    mutex_unlock(&executor->mutex);
+    for (uint32_t i = 0; i < executor->pool_count; i++) {
+        thread_join(&executor->pool[i]);
+    }
+    if (executor->has_index) {
+        thread_join(&executor->index);
+    }
+    condition_deinit(&executor->index_work);
+    condition_deinit(&executor->pool_work);
+    mutex_deinit(&executor->mutex);
+}

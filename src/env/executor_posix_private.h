@@ -1,0 +1,44 @@
+/*
+ * executor_posix_private.h - the pool of threads behind executor.h in the real world.
+ *
+ * Threads  start and stop from one thread. submit and poll as executor.h says.
+ */
+#ifndef KVARVE_ENV_EXECUTOR_POSIX_PRIVATE_H
+#define KVARVE_ENV_EXECUTOR_POSIX_PRIVATE_H
+
+#include "env/executor.h"
+#include "env/thread.h"
+
+#define EXECUTOR_POOL_MAX 64
+
+typedef struct executor_posix {
+    kvarve_executor base; /* first: it is a kvarve_executor */
+    void (*notify)(void *context);
+    void *notify_context;
+    uint32_t writes_max; /* WRITE jobs that may run at once */
+
+    kvarve_mutex mutex; /* guards all below up to the threads */
+    kvarve_condition pool_work;
+    kvarve_condition index_work;
+    kvarve_list queued[KVARVE_LANE_COUNT];
+    kvarve_list finished;
+    size_t finished_count;
+    size_t pending;
+    uint32_t writes_running;
+    bool is_stopping;
+
+    kvarve_thread pool[EXECUTOR_POOL_MAX];
+    uint32_t pool_count; /* threads started */
+    kvarve_thread index;
+    bool has_index;
+} executor_posix;
+
+/* Start `pool_threads` (1 .. EXECUTOR_POOL_MAX) and the index thread. 0 or -errno, then nothing
+ * runs. */
+int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
+                         void (*notify)(void *context), void *notify_context);
+
+/* Run what was submitted, then join the threads. Finished jobs stay undone. */
+void executor_posix_stop(executor_posix *executor);
+
+#endif
