@@ -201,3 +201,70 @@ def parse(data, shape):
         else:
             raise FormatError(f"{magic!r} at {reader.at - 4}")
     return slot
+
+
+# Writing: a file for another boundary, out of the parts of one that was parsed -----------------------------------
+
+
+def pack_head(tokens):
+    payload = [TOKEN_NULL, 1, len(tokens), *tokens, 0]
+    return struct.pack(f"<III{len(payload)}i", FILE_MAGIC, FILE_VERSION, len(payload), *payload)
+
+
+def pack_attention(data, part, keep, stream_count, stream_index, sequence):
+    """The cells that keep(position) accepts, in the file's order, as stream_index of stream_count for sequence."""
+    stream = next(one for one in part.streams if one.cell_count)
+    chosen = [index for index, cell in enumerate(stream.cells) if keep(cell.position)]
+    out = [struct.pack("<I", stream_count), bytes(4 * stream_index), struct.pack("<I", len(chosen))]
+    for index in chosen:
+        cell = stream.cells[index]
+        out.append(struct.pack("<iI", cell.position, 1))
+        out.append(struct.pack("<iii", *cell.extra) if cell.extra else b"")
+        out.append(struct.pack("<i", sequence))
+    out.append(struct.pack("<IIII", stream.is_transposed, stream.layer_count, 0, 0))
+    for rows in stream.keys:
+        out += pack_rows(data, rows, chosen)
+    for rows in stream.values:
+        out += pack_elements(data, rows, chosen, stream) if stream.is_transposed else pack_rows(data, rows, chosen)
+    out.append(bytes(4 * (stream_count - stream_index - 1)))
+    return b"".join(out)
+
+
+def pack_rows(data, rows, chosen):
+    yield struct.pack("<iQ", rows.type, rows.row_bytes)
+    for index in chosen:
+        start = rows.offset + index * rows.row_bytes
+        yield data[start : start + rows.row_bytes]
+
+
+def pack_elements(data, rows, chosen, stream):
+    yield struct.pack("<iII", rows.type, rows.element_bytes, rows.elements)
+    for element in range(rows.elements):
+        for index in chosen:
+            start = rows.offset + (element * stream.cell_count + index) * rows.element_bytes
+            yield data[start : start + rows.element_bytes]
+
+
+def pack_file(data, slot, boundary=None, checkpoints=None, draft=True, stream_count=1, stream_index=0, sequence=0):
+    """The file of slot at boundary (all of it when None), with the checkpoints whose n_tokens are listed (None: all up to
+    the boundary). A boundary before the end needs a checkpoint of its own where the model has a recurrent part."""
+    end = len(slot.head.tokens) if boundary is None else boundary
+    out = [pack_head(slot.head.tokens[:end])]
+    for part in slot.state.attention:
+        out.append(pack_attention(data, part, lambda position: position < end, stream_count, stream_index, sequence))
+    if slot.state.recurrent:
+        part = slot.state.recurrent
+        if boundary is not None:
+            part = next(p for p in slot.checkpoints if p.n_tokens == end).target.state.recurrent
+        out.append(data[part.start : part.end])
+    kept = [p for p in slot.checkpoints or [] if p.n_tokens <= end and (checkpoints is None or p.n_tokens in checkpoints)]
+    if kept:
+        out.append(CHECKPOINTS_MAGIC + struct.pack("<II", 1, len(kept)))
+        out += [data[point.start : point.end] for point in kept]
+    if draft and slot.draft:
+        out.append(DRAFT_MAGIC + struct.pack("<I", 1))
+        blob = struct.pack("<II", STATE_MAGIC, sequence)
+        for part in slot.draft.state.attention:
+            blob += pack_attention(data, part, lambda position: position < end, stream_count, stream_index, sequence)
+        out += [struct.pack("<Q", len(blob)), blob, bytes(8)]
+    return b"".join(out)
