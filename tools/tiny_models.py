@@ -351,7 +351,7 @@ MODELS = {
     "qwen35mtp-micro": lambda: qwen35("qwen35mtp-micro", draft_layers=1, **MICRO_QWEN),
     "mamba2-micro": lambda: mamba2("mamba2-micro", width=32, layers=2, inner=64, state=16, heads=4),
     "lfm2-micro": lambda: lfm2("lfm2-micro", layers=4, head=16, **MICRO),
-    "gemma3-micro": lambda: gemma3("gemma3-micro", head=32, window=64, **MICRO),
+    "gemma3-micro": lambda: gemma3("gemma3-micro", head=16, window=32, **MICRO),
 }
 USUAL = ["llama", "qwen35", "mamba2", "qwen35mtp", "thinking"]
 
