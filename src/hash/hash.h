@@ -27,6 +27,30 @@ void sha256_final(sha256_state *state, uint8_t out[SHA256_SIZE]);
 /* One call for init, update, final. */
 void sha256(const void *bytes, size_t size, uint8_t out[SHA256_SIZE]);
 
+#define SHA256_BLOCK 64 /* bytes */
+
+/*
+ * A SHA-256 after whole blocks only: the chaining value and nothing else, 32 bytes. The caller cuts
+ * blocks, counts bytes and pads; it is what remains of a state when the message can be read again.
+ */
+typedef struct sha256_chain {
+    uint32_t words[8];
+} sha256_chain;
+
+void sha256_chain_init(sha256_chain *chain);
+/* Take in `count` blocks of SHA256_BLOCK bytes each. */
+void sha256_chain_blocks(sha256_chain *chain, const void *blocks, size_t count);
+/* The digest of a message whose last block, padding included, has been taken in. */
+void sha256_chain_digest(const sha256_chain *chain, uint8_t out[SHA256_SIZE]);
+
+/* The most bytes that sha256_pad adds. */
+#define SHA256_PADDING_MAX 72
+/*
+ * Write the padding of a message of `message_size` bytes to `end`, where the message ends. Returns
+ * how many bytes that is; with them the message is a whole number of blocks.
+ */
+size_t sha256_pad(uint8_t *end, uint64_t message_size);
+
 /* The XXH3-128 of bytes (seed 0). Stored and printed as the 16 bytes of its canonical (big-endian)
  * form. */
 typedef struct page_digest {
