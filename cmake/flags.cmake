@@ -1,5 +1,11 @@
-# Compiler flags, for every target of the project.
+# Compiler flags, for every target of the project. The list of warnings and of hardening is the project's
+# rule (CONTRIBUTING.md); a target adds nothing of its own.
 include(CheckCCompilerFlag)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C CXX)
+
+# Not under a sanitizer, which brings its own checks.
+option(KVARVE_HARDEN "Hardening: fortified C library calls, stack protection, read-only relocations" ON)
 
 add_library(kvarve_flags INTERFACE)
 target_compile_definitions(kvarve_flags INTERFACE _GNU_SOURCE)
@@ -26,8 +32,7 @@ endif()
 if(KVARVE_SANITIZE)
   add_compile_options(-fsanitize=${KVARVE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${KVARVE_SANITIZE})
-else()
-  # Hardening; not under a sanitizer, which brings its own checks.
+elseif(KVARVE_HARDEN)
   add_compile_options(-fstack-protector-strong -fstack-clash-protection)
   check_c_compiler_flag(-fcf-protection has_cf_protection)
   if(has_cf_protection)
