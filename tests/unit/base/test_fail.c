@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -91,7 +92,7 @@ static char assertion_text[KVARVE_ERROR_TEXT_MAX];
 
 static void catch (const char *text)
 {
-    (void)strncat(assertion_text, text, sizeof assertion_text - 1);
+    (void)snprintf(assertion_text, sizeof assertion_text, "%s", text);
     longjmp(after_assertion, 1);
 }
 
