@@ -3,9 +3,9 @@
  *
  * Linked into every test program (cmake/folders.cmake); runs before main.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
