@@ -135,9 +135,12 @@ class Model:
         drawn = draw(f"{self.name}/{name}", count, table, scale, shift, code)
         if name != "output.weight":
             return drawn
-        # Only printable ASCII can be said: the text is valid UTF-8, and no answer ends early.
+        # Only printable ASCII can be said: the text is valid UTF-8, and no answer ends early. Nor can the second letter of
+        # a merge: the text then gives the same tokens again when a chat template has it in a later prompt.
         row = len(drawn) // VOCABULARY
-        return bytes(32 * row) + drawn[32 * row : 127 * row] + bytes((VOCABULARY - 127) * row)
+        said = [32 <= token < 127 and chr(token) not in "hrnt" for token in range(VOCABULARY)]
+        rows = (drawn[i * row : (i + 1) * row] if said[i] else bytes(row) for i in range(VOCABULARY))
+        return b"".join(rows)
 
     def write(self, path):
         infos, blobs, offset = [], [], 0
@@ -366,10 +369,13 @@ def main():
         print(f"tiny_models: no model '{unknown[0]}'; there are {' '.join(MODELS)}", file=sys.stderr)
         return 2
     os.makedirs(sys.argv[1], exist_ok=True)
+    with open(os.path.abspath(__file__), "rb") as file:
+        version = hashlib.sha256(file.read()).hexdigest()[:16]
     for name in names:
-        path = os.path.join(sys.argv[1], f"{name}.gguf")
-        if not os.path.exists(path):
+        path, stamp = os.path.join(sys.argv[1], f"{name}.gguf"), os.path.join(sys.argv[1], f"{name}.{version}")
+        if not os.path.exists(stamp) or not os.path.exists(path):
             MODELS[name]().write(path)
+            open(stamp, "w").close()
     return 0
 
 
