@@ -1,0 +1,482 @@
+/*
+ * store_private.h - what the files of src/store share: the objects of the catalog and who counts
+ * them.
+ *
+ * Objects
+ *   space       one namespace: its checkpoints, and its layout once a caller has opened it
+ *   page        immutable bytes under a key: on flash, in the arena, or being copied
+ *   span        node of a space's prefix tree: the pages of all prefix groups and ranks that end at
+ * one token count checkpoint  one boundary: its last span and its own pages batch_row   a living
+ * batch record: a row of the index and a header slot tombstone   a dropped checkpoint whose batch
+ * still lives
+ *
+ * Counting
+ *   references  of a page: spans and checkpoints that name it; of a span: children and checkpoints.
+ * What has references is (or is about to be) named on flash. holds       of a page or span: puts
+ * and leases that need it. An object without references and holds is freed. batch_row.live: places
+ * of pages, aliases, spans, checkpoints and carried tombstones recorded there. At 0 the row is
+ * deleted with the next transaction, and its header slot freed after that.
+ *
+ * Space on flash is given back through limbo (commit.c): never before the transaction that freed it
+ * is durable.
+ */
+#ifndef KVARVE_STORE_STORE_PRIVATE_H
+#define KVARVE_STORE_STORE_PRIVATE_H
+
+#include "arena/arena.h"
+#include "base/list.h"
+#include "base/table.h"
+#include "format/batch.h"
+#include "index/index.h"
+#include "key/document.h"
+#include "key/key.h"
+#include "segment/segment.h"
+#include "store/store.h"
+
+typedef struct space space;
+typedef struct page page;
+typedef struct span span;
+typedef struct checkpoint checkpoint;
+typedef struct batch_row batch_row;
+typedef struct tombstone tombstone;
+typedef struct put_page put_page;
+
+struct batch_row {
+    kvarve_link link; /* store.batches, or store.dead_batches */
+    uint64_t sequence;
+    header_place place;
+    uint32_t live;
+    kvarve_list tombstones; /* of checkpoints that were recorded here */
+};
+
+struct tombstone {
+    kvarve_link link;         /* of->tombstones */
+    kvarve_link pending_link; /* store.tombstones_pending while no record carries it */
+    uint64_t checkpoint;
+    batch_row *of;
+    batch_row *carrier; /* NULL: none yet */
+};
+
+struct space {
+    kvarve_table_link link; /* store.spaces by digest */
+    store *store;
+    uint8_t digest[32];
+    namespace_key name;
+    char *document;      /* as kept beside the store; NULL: not known */
+    uint8_t meaning[32]; /* digest of the document without numerics, with the salt's digest */
+    uint8_t salt_digest[32];
+    bool has_layout;
+    bool is_exact;
+    bool is_document_kept; /* the file exists durably */
+    bool is_all_prefix;
+    uint32_t rank_count;
+    uint32_t group_count;
+    kvarve_group groups[KVARVE_GROUPS_MAX];
+    uint64_t derived_span; /* all_prefix: every multiple of it is a page end of every group; 0: too
+                              large */
+    uint32_t handles;
+    uint64_t checkpoint_count;
+};
+
+struct store_namespace {
+    store *store;
+    uint32_t references; /* the caller's, puts and leases */
+    space *spaces[2];    /* [1]: the companion with the optional groups, or NULL */
+    uint32_t group_count;
+    kvarve_group groups[KVARVE_GROUPS_MAX];  /* as the caller numbers them */
+    uint8_t space_of[KVARVE_GROUPS_MAX];     /* caller's group -> spaces[] */
+    uint8_t local_of[KVARVE_GROUPS_MAX];     /* caller's group -> group of that space */
+    uint8_t public_of[2][KVARVE_GROUPS_MAX]; /* and back */
+};
+
+typedef enum page_state {
+    PAGE_COPYING, /* owner's ranks fill its slot */
+    PAGE_HASHING, /* filled; its digest is being taken */
+    PAGE_SEALED,  /* digest known */
+} page_state;
+
+typedef enum page_flash {
+    FLASH_NONE, /* no bytes there (its place may be reserved) */
+    FLASH_WRITING,
+    FLASH_WRITTEN, /* a commit that syncs its file makes it count */
+} page_flash;
+
+struct page {
+    kvarve_table_link link; /* store.pages by key and rank */
+    space *space;
+    page_key key;
+    page_digest digest;
+    page_place place; /* segment 0: none */
+    uint32_t size;
+    uint32_t tokens;
+    uint16_t rank; /* or RANK_ALL */
+    uint16_t part;
+    uint8_t group; /* local */
+    uint8_t state; /* page_state */
+    uint8_t flash; /* page_flash */
+    bool is_partial;
+    bool has_digest;
+    bool is_verified; /* the arena's bytes were checked, or digested there */
+    bool is_damaged;
+    bool is_unsynced;      /* written since the last sync of its file that a commit waited for */
+    uint64_t id;           /* in its newest record; 0: none */
+    batch_row *batch;      /* that record's batch; NULL: a commit has to record it */
+    batch_row *aliases[2]; /* older records of the same page that references may name */
+    uint32_t references;
+    uint32_t holds;
+    uint32_t io_count;    /* reads, writes and hashes in flight on its slot or place */
+    arena_slot slot;      /* ARENA_NONE: not in RAM */
+    kvarve_link lru;      /* store.resident while it may be evicted from RAM */
+    store_put *owner;     /* PAGE_COPYING, PAGE_HASHING: whose ranks copy it */
+    kvarve_list watchers; /* put_page.watch, oldest first */
+    kvarve_list loaders;  /* lease_page.watch: leases that wait for its read */
+};
+
+struct span {
+    kvarve_table_link link; /* store.spans by space and first page key */
+    space *space;
+    span *parent;
+    uint64_t id;
+    batch_row *batch; /* NULL: a commit has to record it */
+    uint32_t tokens;
+    uint32_t references;
+    uint32_t holds;
+    uint32_t depth; /* spans below it: 1 for a root */
+    uint64_t bytes; /* of its pages and all below */
+    uint32_t page_count;
+    page *pages[];
+};
+
+struct checkpoint {
+    kvarve_table_link id_link;     /* store.by_id */
+    kvarve_table_link digest_link; /* store.by_digest: space and token digest */
+    kvarve_link bucket_link;       /* chunk_bucket.checkpoints */
+    kvarve_link lru;               /* store.recency: least recently used first */
+    space *space;
+    struct chunk_bucket *bucket;
+    page_key id;
+    uint8_t token_digest[32];
+    uint64_t tail_hash;
+    uint64_t number;
+    batch_row *batch; /* NULL: not durable */
+    span *span;
+    uint64_t parent;       /* number, 0: none */
+    checkpoint *companion; /* both name each other */
+    int64_t created_s;
+    uint64_t used; /* store.use_clock at its last use */
+    uint32_t tokens;
+    uint32_t draft_tokens;
+    uint32_t leases;
+    uint8_t kind;
+    bool is_companion; /* the draft half */
+    bool is_recency_dirty;
+    bool is_queued; /* its put waits for a commit: not to be dropped */
+    uint32_t page_count;
+    page *pages[];
+};
+
+/* All checkpoints of a space whose last chunk starts after the same tokens. */
+typedef struct chunk_bucket {
+    kvarve_table_link link; /* store.buckets by space and chain digest */
+    space *space;
+    uint64_t chain; /* first 8 bytes of the chain digest before the chunk */
+    kvarve_list checkpoints;
+    uint32_t count;
+    uint32_t *
+        filter; /* fingerprints of (length, tail hash), open addressing; NULL while there are few */
+    uint32_t filter_size; /* a power of two */
+    uint32_t filter_used;
+    uint64_t
+        lengths[64]; /* bit n: some checkpoint had n + 1 tokens in this chunk; may say too much */
+} chunk_bucket;
+
+/* --- puts --- */
+
+struct put_page {
+    page *page;
+    store_put *put;
+    kvarve_link watch; /* page.watchers while the page is not sealed and written */
+    uint64_t position;
+    uint64_t first_token;
+    uint32_t tokens; /* in this page */
+    uint32_t end;    /* boundary it ends at */
+    uint32_t copier; /* rank that copies it */
+    uint8_t space_index;
+    bool is_span;   /* belongs to the tree; else the checkpoint's own */
+    bool is_sealed; /* counted as such by its put */
+    bool is_written;
+};
+
+typedef struct put_part {
+    space *space;           /* NULL: not part of this put */
+    span *chain;            /* longest stored span, held; NULL: none */
+    checkpoint *checkpoint; /* published by this put, or found PRESENT; held by is_queued */
+    bool is_present;
+} put_part;
+
+typedef struct orphan_slot {
+    kvarve_link link;
+    arena_slot slot;
+} orphan_slot;
+
+struct store_put {
+    kvarve_link link;  /* store.puts, oldest first */
+    kvarve_link queue; /* store.waiting_room, store.commit_queue or a commit's list */
+    store *store;
+    store_namespace *name;
+    uint64_t number; /* age: lower is older */
+    uint64_t cookie;
+    uint64_t deadline_ns;
+    uint8_t state; /* kvarve_put_state */
+    uint8_t refusal;
+    bool is_open;      /* an open put that was not closed yet */
+    bool is_released;  /* the caller has let go */
+    bool has_told_end; /* DURABLE or ABORTED was sent */
+    bool is_staging;   /* its pages wait for room */
+    bool drops_on_wait;
+    uint8_t kind;
+    uint32_t acked_count;
+    uint32_t copies; /* copies outside the lock that run now */
+    uint64_t tokens; /* boundary; for an open put what is staged so far */
+    uint64_t draft_tokens;
+    uint8_t token_digest[32];
+    uint8_t chain_digest[32]; /* before the boundary's chunk */
+    uint64_t tail_hash;
+    uint64_t parent;
+    put_part parts[2];
+    put_page **pages;
+    size_t page_count;
+    size_t page_room;
+    size_t staged_from; /* pages before this one have slots and places */
+    size_t unsealed;
+    size_t unwritten;
+    uint8_t *acked;              /* by rank */
+    uint64_t *sizes;             /* of variable groups: [rank * group_count + group], or NULL */
+    kvarve_page_digest *digests; /* exact: sorted by rank, group, position */
+    size_t digest_count;
+    kvarve_list orphans; /* orphan_slot: given back when no copy runs */
+    bool is_in_commit;
+};
+
+/* --- the store --- */
+
+typedef struct commit commit;
+typedef struct verify_run verify_run;
+
+typedef struct limbo_place {
+    page_place place;
+    uint64_t generation; /* transaction that must be durable first */
+} limbo_place;
+
+typedef struct limbo_header {
+    header_place place;
+    uint64_t generation;
+} limbo_header;
+
+struct store {
+    kvarve_env env;
+    store_sink sink;
+    kvarve_store_options options;
+    char directory[KVARVE_PATH_MAX];
+    store_uuid uuid;
+    kvarve_fd lock_fd;
+    bool is_read_only;
+    bool is_failed;
+    bool is_shutting_down;
+    bool is_opening; /* rebuild: pages are being checked */
+    bool has_lock;
+
+    segment_set *segments;
+    kvarve_index *index;
+    kvarve_arena *arena;
+
+    kvarve_table spaces;
+    kvarve_table pages;
+    kvarve_table spans;
+    kvarve_table buckets;
+    kvarve_table by_id;
+    kvarve_table by_digest;
+    kvarve_list recency;  /* checkpoint.lru */
+    kvarve_list resident; /* page.lru */
+    kvarve_list batches;
+    kvarve_list dead_batches;
+    kvarve_list tombstones_pending;
+    uint64_t damaged_pages;
+
+    uint64_t next_sequence;
+    uint64_t next_page;
+    uint64_t next_span;
+    uint64_t next_checkpoint;
+    uint64_t next_put;
+    uint64_t use_clock;
+
+    kvarve_list puts;
+    kvarve_list waiting_room; /* puts that wait for space, oldest first */
+    kvarve_list commit_queue; /* puts whose pages are written */
+    kvarve_list leases;
+    size_t put_count;
+
+    commit *commit;           /* the one in flight, or NULL */
+    uint64_t generation;      /* of the next transaction */
+    uint64_t generation_done; /* all up to this one are durable */
+    limbo_place *limbo;
+    size_t limbo_count;
+    size_t limbo_room;
+    limbo_header *limbo_headers;
+    size_t limbo_header_count;
+    size_t limbo_header_room;
+    index_drop *drops; /* for the next transaction */
+    size_t drop_count;
+    size_t drop_room;
+    uint64_t *dead_recency;
+    size_t dead_recency_count;
+    size_t dead_recency_room;
+    uint64_t recency_written_ns;
+    size_t recency_dirty;
+    uint64_t recency_log_mark;
+
+    bool is_growing;        /* a segment file is being made */
+    bool is_growth_blocked; /* the disk had no room: evict until something was freed */
+    uint32_t grow_slot_bytes;
+    segment_request grow_request;
+    bool has_reserve; /* the reserve file stands */
+    kvarve_job *file_job;
+
+    segment_request trim_request;
+    bool is_trimming;
+    uint64_t trimmed_bytes;
+    kvarve_status trim_status;
+    verify_run *verify;
+
+    uint64_t read_bytes; /* for expected times: bytes and time of finished loads */
+    uint64_t read_ns;
+    uint64_t counted_index_bytes;
+    kvarve_statistics statistics;
+    uint64_t *tail_scratch; /* 4097 rolling hashes, for find */
+};
+
+/* store.c */
+uint64_t store_now(const store *store);
+void store_emit(store *store, uint32_t kind, uint64_t cookie, uint32_t rank, kvarve_status status,
+                uint32_t reason);
+void store_fail(store *store);
+uint64_t deadline_after(const store *store, uint32_t timeout_ms);
+
+/* catalog.c: objects and their counts. Nothing here submits work. */
+kvarve_status catalog_init(store *store, kvarve_error *err);
+void catalog_deinit(store *store);
+space *catalog_space(store *store, const uint8_t digest[32]); /* found or made; NULL: no memory */
+space *catalog_find_space(const store *store, const uint8_t digest[32]);
+page *catalog_find_page(const space *space, const page_key *key, uint16_t rank,
+                        const page_digest *exact);
+page *catalog_add_page(space *space, const page_key *key,
+                       uint16_t rank); /* state and rest are the caller's to set; NULL: no memory */
+span *catalog_find_span(const space *space, const page_key *first_key,
+                        const span *last); /* newest first; last: the one before, or NULL */
+/* Make a span of held or referenced pages under `parent`. NULL: no memory. */
+span *catalog_add_span(space *space, span *parent, uint32_t tokens, page *const *pages,
+                       uint32_t count);
+/* Make a checkpoint and enter it in every table. NULL: no memory. */
+typedef struct checkpoint_facts {
+    space *space;
+    page_key id;
+    uint8_t token_digest[32];
+    uint64_t chain; /* first 8 bytes of the chain digest before its chunk */
+    uint64_t tail_hash;
+    uint64_t number; /* 0: the next one */
+    span *span;
+    uint64_t parent;
+    int64_t created_s;
+    uint32_t tokens;
+    uint32_t draft_tokens;
+    uint8_t kind;
+    page *const *pages;
+    uint32_t page_count;
+} checkpoint_facts;
+checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts);
+checkpoint *catalog_first_at(const space *space, const uint8_t token_digest[32]); /* newest first */
+checkpoint *catalog_next_at(const checkpoint *at);
+checkpoint *catalog_by_id(const store *store, const uint8_t id[32]);
+chunk_bucket *catalog_bucket(const space *space, uint64_t chain);
+/* Could a checkpoint of this length within its chunk (1 .. 4096) and tail hash be in the bucket?
+ * Never a false no. */
+bool bucket_may_hold(const chunk_bucket *bucket, uint32_t length, uint64_t tail_hash);
+void catalog_touch(checkpoint *checkpoint);
+
+void page_hold(page *page);
+void page_unhold(page *page); /* may free it */
+void span_hold(span *span);
+void span_unhold(span *span);
+void page_mark_damaged(page *page);
+void page_clear_damaged(page *page);
+bool checkpoint_is_damaged(const checkpoint *checkpoint, uint32_t *out_group);
+bool span_is_damaged(const span *span, uint32_t *out_group);
+uint64_t checkpoint_bytes(const checkpoint *checkpoint);
+
+/* Take a checkpoint and its companion out of every table; what nothing else needs goes, its places
+ * into limbo. */
+void catalog_drop(store *store, checkpoint *checkpoint);
+
+/* A record of this object stands in `row` from now on (NULL: in none); counts are moved. */
+void page_set_batch(page *page, batch_row *row);
+void span_set_batch(span *span, batch_row *row);
+void checkpoint_set_batch(checkpoint *checkpoint, batch_row *row);
+batch_row *catalog_add_batch(store *store, uint64_t sequence, header_place place);
+void batch_release(store *store, batch_row *row); /* one live item less */
+tombstone *catalog_add_tombstone(store *store, uint64_t checkpoint, batch_row *of);
+void tombstone_set_carrier(tombstone *tombstone, batch_row *carrier);
+
+/* Put a free place aside until the next transaction is durable (at once when it was never
+ * recorded). */
+void limbo_add_place(store *store, page_place place, bool was_recorded);
+void limbo_add_header(store *store, header_place place);
+void limbo_settle(store *store);
+
+/* load.c: records -> catalog */
+typedef struct catalog_loader catalog_loader;
+catalog_loader *loader_create(store *store);
+void loader_destroy(catalog_loader *loader);
+kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_error *err);
+kvarve_status loader_drop(catalog_loader *loader, uint64_t checkpoint);
+void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used);
+/* Every batch was added: drop what is dropped, incomplete or unreferenced; take places; order
+ * recency. */
+kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err);
+
+/* recover.c */
+kvarve_status recover_open(store *store, kvarve_error *err);
+void recover_close(store *store);
+kvarve_status recover_rebuild(store *store, kvarve_error *err);
+
+/* space.c */
+void space_release(space *space);
+
+/* put.c */
+void put_settle_all(store *store); /* deadlines */
+void put_page_changed(page *page); /* sealed, written or lost: tell its watchers */
+void put_give_room(store *store);  /* waiting puts try again */
+void put_became_durable(store_put *put);
+void put_fail_commit(store_put *put, uint32_t refusal);
+
+/* room.c: arena and flash space, eviction */
+bool room_evict_ram(store *store);   /* one page out of the arena; false: nothing to evict */
+void room_page_resident(page *page); /* its evictability may have changed */
+void page_drop_slot(page *page);
+typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
+room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_place *out);
+void room_evict_ahead(store *store, size_t victims_max);
+uint64_t room_flash_used(const store *store);
+
+/* commit.c */
+void commit_start(store *store); /* if there is work and none runs */
+bool commit_is_idle(const store *store);
+
+/* lease.c */
+void lease_page_loaded(page *page, bool is_good);
+void lease_settle_all(store *store);
+uint64_t lease_next_deadline(const store *store);
+
+/* verify.c */
+void verify_poll(store *store);
+
+#endif
