@@ -40,7 +40,7 @@ typedef struct page_place {
 typedef struct header_place {
     uint32_t segment;
     uint32_t block;  /* 1-based: block 0 describes the file */
-    uint32_t blocks; /* 1 .. 256 */
+    uint32_t blocks; /* 1 .. 256: in a record, exactly those that its bytes need */
 } header_place;
 
 /* One page as it lies on flash. Its id is batch.first_page + its position. */
@@ -108,15 +108,19 @@ typedef struct batch {
     uint64_t *references; /* page ids, of this batch or older ones */
 } batch;
 
-/* Bytes that encode will need, not rounded; more than BATCH_BYTES_MAX when it is too large. */
-uint64_t batch_encoded_size(const batch *batch);
+/* Bytes that encode will need, not rounded; more than BATCH_BYTES_MAX when it is too large. Where
+ * the record and its pages are to lie does not change it, so it can be asked before they have a
+ * place; place.blocks is this, divided by BATCH_BLOCK and rounded up. */
+uint64_t batch_encoded_size(const batch *record);
 
 /*
- * Encode into out[out_size], zero-filled up to the next multiple of 4096. `batch` must be within
- * the limits and its references below the ids that it hands out (asserted). out_size >=
- * batch_encoded_size rounded up. *out_used: the record's own bytes, which are what the index keeps.
+ * Encode into out[out_size], zero-filled up to the next multiple of 4096. `record` must be within
+ * the limits and its references below the ids that it hands out (asserted), pages_at of each item
+ * within the references. Decoding lays the references out anew, in the order of the items. out_size
+ * >= batch_encoded_size rounded up. *out_used: the record's own bytes, which are what the index
+ * keeps.
  */
-void batch_encode(const batch *batch, void *out, size_t out_size, size_t *out_used);
+void batch_encode(const batch *record, void *out, size_t out_size, size_t *out_used);
 
 /*
  * Decode a record of `size` bytes (it may be followed by padding). On KVARVE_OK the arrays belong
@@ -131,6 +135,6 @@ KVARVE_NODISCARD kvarve_status batch_decode(const void *bytes, size_t size, batc
 uint32_t batch_claimed_size(const void *first_bytes, size_t size);
 
 /* Free the arrays of a decoded batch and zero it. */
-void batch_deinit(batch *batch);
+void batch_deinit(batch *record);
 
 #endif
