@@ -1,9 +1,9 @@
 /*
  * index.h - the durable list of living batches, in SQLite. The only folder that knows SQL.
  *
- * Tables (docs/format/index.md): batch(sequence INTEGER PRIMARY KEY, body BLOB), dropped(checkpoint
- * INTEGER PRIMARY KEY, sequence) with the batch that holds it, recency(checkpoint INTEGER PRIMARY
- * KEY, used). Bodies are opaque here.
+ * Tables (docs/format/index.md): batch(sequence, body), dropped(sequence, checkpoint) by the batch
+ * that holds the checkpoint, recency(checkpoint, used). Bodies are opaque here. Numbers are 1 ..
+ * 2^63 - 1 (asserted on the way in, KVARVE_CORRUPT on the way out); `used` may be 0.
  *
  * SQLite runs on our io through a private VFS (no global configuration, no shared memory file):
  * WAL, synchronous=FULL, locking_mode=EXCLUSIVE, no checkpoint at close; a passive checkpoint after
@@ -30,7 +30,7 @@ typedef struct kvarve_index kvarve_index;
 typedef struct index_options {
     uint64_t log_bytes_max; /* hard cap of the log, 1 MiB or more: at the cap a truncating
                                checkpoint is made before the next commit */
-    bool is_read_only;      /* refuse transactions; the file is not changed */
+    bool is_read_only;      /* transactions are asserted not to come; no file is changed or made */
 } index_options;
 
 /*
@@ -112,9 +112,10 @@ typedef struct index_counters {
     uint64_t database_bytes_written; /* by checkpoints, since open */
     uint64_t transactions;
     uint64_t checkpoints;
+    uint64_t checkpoints_failed; /* the log still holds what they would have copied */
 } index_counters;
 
-/* Counters as of the last finished transaction. Threads: any. */
+/* Counters now; they stand still while no transaction is in flight. Threads: any. */
 void index_count(const kvarve_index *index, index_counters *out);
 
 /* A commit or sync has failed. Threads: any. */
