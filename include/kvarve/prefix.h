@@ -56,23 +56,25 @@ typedef struct kvarve_media {
 /*
  * Append tokens of which some are media placeholders. Placeholder ids are equal for all media, so
  * each is replaced by 31 bits derived from the medium's digest and its place in the run; text
- * before the first medium keeps its digests. Otherwise as kvarve_prefix_append; KVARVE_INVALID also
- * for runs that overlap or leave the tokens.
+ * before the first medium keeps its digests. Ids within a run are not looked at: they may be
+ * anything. Otherwise as kvarve_prefix_append; KVARVE_INVALID also for runs that overlap, come out
+ * of order, are empty or leave the tokens.
  */
 KVARVE_API KVARVE_NODISCARD kvarve_status
 kvarve_prefix_append_media(kvarve_prefix *prefix, const uint32_t *tokens, size_t count,
                            const kvarve_media *media, size_t media_count, kvarve_error *err);
 
-/* Shorten to the first `count` tokens. KVARVE_INVALID when it has fewer. Costs at most one chunk.
- */
+/* Shorten to the first `count` tokens. KVARVE_INVALID when it has fewer. Hashes nothing. */
 KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_prefix_truncate(kvarve_prefix *prefix,
                                                                  uint64_t count, kvarve_error *err);
 
 /* How many tokens it holds. */
 KVARVE_API uint64_t kvarve_prefix_length(const kvarve_prefix *prefix);
 
-/* Its tokens, after media replacement. Borrowed until the next append, truncate or free; NULL when
- * empty. */
+/*
+ * Its tokens, after media replacement; NULL when empty. Borrowed until the next append, truncate
+ * or free.
+ */
 KVARVE_API const uint32_t *kvarve_prefix_tokens(const kvarve_prefix *prefix);
 
 /*

@@ -28,20 +28,23 @@ typedef struct page_key {
     uint8_t bytes[SHA256_SIZE];
 } page_key;
 
-/* A namespace's text, and the hash states that start its keys. */
+/* A namespace's text: ASCII without a character that JSON escapes. */
 typedef struct namespace_key {
     char text[NAMESPACE_TEXT_SIZE];
 } namespace_key;
 
 /*
  * The namespace of an identity document (a JSON object) and a salt ("" is a value of its own).
- * KVARVE_INVALID: no JSON object, duplicate keys, NaN, too long, salt no UTF-8.
+ * KVARVE_INVALID: no JSON object, duplicate keys, NaN, a number that is no 64-bit integer, too
+ * long, salt no UTF-8. KVARVE_NO_MEMORY.
  */
 KVARVE_NODISCARD kvarve_status namespace_key_init(namespace_key *out, const char *identity_json,
                                                   const char *salt, kvarve_error *err);
 
-/* The canonical form of a JSON document (keys sorted, no spaces, non-ASCII escaped);
- * kvarve_release. */
+/*
+ * The canonical form of a JSON object or array: keys sorted, no spaces, all but printable ASCII
+ * escaped; ended by kvarve_release. KVARVE_INVALID as for namespace_key_init; KVARVE_NO_MEMORY.
+ */
 KVARVE_NODISCARD kvarve_status canonical_json(const char *json, char **out_text, kvarve_error *err);
 
 typedef enum page_class {

@@ -174,10 +174,12 @@ static kvarve_status canonical_salt(const char *salt, char **out_text, kvarve_er
     return KVARVE_OK;
 }
 
-static kvarve_status check_inputs(const char *identity_json, const char *salt, kvarve_error *err)
+static kvarve_status check_inputs(const namespace_key *out, const char *identity_json,
+                                  const char *salt, kvarve_error *err)
 {
-    if (identity_json == NULL || salt == NULL) {
-        return kvarve_fail(err, KVARVE_INVALID, "namespace: no identity document or no salt");
+    if (out == NULL || identity_json == NULL || salt == NULL) {
+        return kvarve_fail(err, KVARVE_INVALID,
+                           "namespace: no document, no salt or no place for it");
     }
     if (strnlen(identity_json, NAMESPACE_IDENTITY_MAX + 1) > NAMESPACE_IDENTITY_MAX) {
         return kvarve_fail(err, KVARVE_INVALID, "namespace: the identity document is over %d bytes",
@@ -202,7 +204,7 @@ kvarve_status namespace_key_init(namespace_key *out, const char *identity_json, 
     char *salt_text = NULL;
     uint8_t digest[SHA256_SIZE];
     sha256_state state;
-    kvarve_status status = check_inputs(identity_json, salt, err);
+    kvarve_status status = check_inputs(out, identity_json, salt, err);
 
     if (status == KVARVE_OK) {
         status = canonical_json(identity_json, &identity, err);
