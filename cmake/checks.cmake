@@ -4,7 +4,7 @@ if(NOT KVARVE_TESTS)
 endif()
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
 
-foreach(checker layers style)
+foreach(checker headers layers style symbols)
   add_test(NAME unit.tools.check_${checker}
     COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tests/unit/tools/test_check_${checker}.py
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

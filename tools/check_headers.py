@@ -55,15 +55,20 @@ def compile_alone(job):
     return f"{name} as {command[0]} {command[2]}:\n{result.stdout.decode(errors='replace')}"
 
 
-def main():
-    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent
+def check(root):
+    """What the compilers said, one text a failed compilation, and the number of compilations."""
     work = list(jobs(root.resolve()))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        failures = [text for text in pool.map(compile_alone, work) if text]
+        return [text for text in pool.map(compile_alone, work) if text], len(work)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent
+    failures, count = check(root)
     for text in failures:
         print(text)
-    print(f"check_headers: {len(work)} compilations, {len(failures)} failed")
-    return 1 if failures or not work else 0
+    print(f"check_headers: {count} compilations, {len(failures)} failed")
+    return 1 if failures or count == 0 else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/bin/sh
-# check_install.sh - install the built library into a prefix of its own and use it as a stranger would.
+# check_install.sh - install the built library into a prefix of its own, and use it as a stranger.
 #
 # Usage: tools/check_install.sh CMAKE BUILD_FOLDER CC CXX LIBDIR
 #
-# A C and a C++17 program, each through pkg-config and through find_package, shared and static, from a
-# prefix that was moved after the installation. CTest runs it as process.install.
+# A C and a C++17 program, each through pkg-config and through find_package, shared and static, from
+# a prefix that was moved after the installation. CTest runs it as process.install.
 set -eu
 
 cmake=$1 build=$2 cc=$3 cxx=$4 libdir=$5
@@ -55,9 +55,11 @@ static=$(pkg-config --static --libs kvarve | sed 's/-lkvarve/-l:libkvarve.a/')
 # shellcheck disable=SC2086
 for form in shared static; do
     eval "libs=\$$form"
-    "$cc" -std=c17 -Wall -Wextra -Werror $cflags "$here/program/main.c" -o "$here/c-$form" $libs
+    "$cc" -std=c17 -Wall -Wextra -Werror $cflags \
+        "$here/program/main.c" -o "$here/c-$form" $libs
     run "$here/c-$form"
-    "$cxx" -std=c++17 -Wall -Wextra -Werror $cflags "$here/program/main.cpp" -o "$here/cxx-$form" $libs
+    "$cxx" -std=c++17 -Wall -Wextra -Werror $cflags \
+        "$here/program/main.cpp" -o "$here/cxx-$form" $libs
     run "$here/cxx-$form"
 done
 if ldd "$here/c-static" | grep -q libkvarve; then
