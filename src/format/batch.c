@@ -46,7 +46,7 @@ static const char *page_fault(const batch *record, const batch_page *page)
     if (page->namespace_index >= record->namespace_count) {
         return "a page's namespace is not named";
     }
-    if (page->is_partial > 1 || page->reserved != 0) {
+    if (page->is_partial > 1 || page->is_exact > 1) {
         return "a page's flags are out of range";
     }
     return NULL;

@@ -56,7 +56,7 @@ typedef struct batch_page {
     uint8_t group;           /* index in its namespace's layout */
     uint8_t namespace_index; /* in this batch's namespaces */
     uint8_t is_partial;      /* 1: a last page that holds valid rows only */
-    uint8_t reserved;        /* 0 */
+    uint8_t is_exact;        /* 1: of an exact namespace: the digest is part of its identity */
 } batch_page;
 
 /* One node of the prefix tree: the pages of all prefix groups and ranks that end at `tokens`. Its

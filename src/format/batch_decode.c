@@ -149,7 +149,7 @@ static void read_page(reader *in, batch_page *page)
     page->group = at[PAGE_GROUP];
     page->namespace_index = at[PAGE_NAMESPACE];
     page->is_partial = at[PAGE_IS_PARTIAL];
-    page->reserved = at[PAGE_RESERVED];
+    page->is_exact = at[PAGE_EXACT];
 }
 
 /* An id told as the distance down from `end`; 0 stays 0. */

@@ -179,7 +179,7 @@ static uint8_t *store_page(uint8_t *at, const batch_page *page)
     at[PAGE_GROUP] = page->group;
     at[PAGE_NAMESPACE] = page->namespace_index;
     at[PAGE_IS_PARTIAL] = page->is_partial;
-    at[PAGE_RESERVED] = page->reserved;
+    at[PAGE_EXACT] = page->is_exact;
     return at + BATCH_PAGE_SIZE;
 }
 

@@ -51,7 +51,7 @@ enum {
     PAGE_GROUP = 68,
     PAGE_NAMESPACE = 69,
     PAGE_IS_PARTIAL = 70,
-    PAGE_RESERVED = 71,
+    PAGE_EXACT = 71,
 };
 
 extern const uint8_t batch_magic[8];

@@ -1,0 +1,864 @@
+/*
+ * catalog.c - the objects of the store in RAM: tables, counts, and what goes when nothing needs it.
+ *
+ * Invariants
+ *   I1  What has references or holds is in its table and is not freed.
+ *   I2  A page or span without references stands in no batch_row: it is recorded anew if it is named again.
+ *   I3  batch_row.live counts exactly what set_batch functions, aliases and carried tombstones say; at 0 the row moves to
+ *       store.dead_batches.
+ *   I4  Space on flash leaves a page only through limbo.
+ *
+ * Threads: under the store's lock. Nothing here submits work or waits.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/fail.h"
+#include "store/store_private.h"
+
+#define FILTER_FROM 32u /* checkpoints in a bucket from which on it has a filter */
+
+static uint64_t first_8(const uint8_t *bytes)
+{
+    uint64_t value;
+
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static uint64_t page_hash(const page_key *key, uint16_t rank)
+{
+    return table_mix(first_8(key->bytes) + rank);
+}
+
+static uint64_t digest_hash(const space *space, const uint8_t digest[32])
+{
+    return table_mix(first_8(digest) ^ first_8(space->digest));
+}
+
+static uint64_t bucket_hash(const space *space, uint64_t chain)
+{
+    return table_mix(chain ^ first_8(space->digest) ^ 1);
+}
+
+kvarve_status catalog_init(store *store, kvarve_error *err)
+{
+    kvarve_list_init(&store->recency);
+    kvarve_list_init(&store->resident);
+    kvarve_list_init(&store->batches);
+    kvarve_list_init(&store->dead_batches);
+    kvarve_list_init(&store->tombstones_pending);
+    if (!table_init(&store->spaces) || !table_init(&store->pages) || !table_init(&store->spans) ||
+        !table_init(&store->buckets) || !table_init(&store->by_id) ||
+        !table_init(&store->by_digest)) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "tables of the store");
+    }
+    return KVARVE_OK;
+}
+
+/* Free every item of a table through `release`, which gets its link. */
+static void empty_table(kvarve_table *table, void (*release)(kvarve_table_link *link))
+{
+    for (size_t i = 0; i < table->bucket_count; i++) {
+        while (table->buckets[i] != NULL) {
+            kvarve_table_link *link = table->buckets[i];
+
+            table->buckets[i] = link->next;
+            release(link);
+        }
+    }
+    table_deinit(table);
+}
+
+static void release_page(kvarve_table_link *link)
+{
+    kvarve_release(KVARVE_TABLE_ITEM(link, page, link));
+}
+
+static void release_span(kvarve_table_link *link)
+{
+    kvarve_release(KVARVE_TABLE_ITEM(link, span, link));
+}
+
+static void release_checkpoint(kvarve_table_link *link)
+{
+    kvarve_release(KVARVE_TABLE_ITEM(link, checkpoint, id_link));
+}
+
+static void release_bucket(kvarve_table_link *link)
+{
+    chunk_bucket *bucket = KVARVE_TABLE_ITEM(link, chunk_bucket, link);
+
+    kvarve_release(bucket->filter);
+    kvarve_release(bucket);
+}
+
+static void release_space(kvarve_table_link *link)
+{
+    space *space = KVARVE_TABLE_ITEM(link, struct space, link);
+
+    kvarve_release(space->document);
+    kvarve_release(space);
+}
+
+static void release_rows(kvarve_list *rows)
+{
+    kvarve_link *link;
+
+    while (rows->next != NULL && (link = kvarve_list_take_first(rows)) != NULL) {
+        batch_row *row = KVARVE_LIST_ITEM(link, batch_row, link);
+        kvarve_link *grave;
+
+        while ((grave = kvarve_list_take_first(&row->tombstones)) != NULL) {
+            kvarve_release(KVARVE_LIST_ITEM(grave, tombstone, link));
+        }
+        kvarve_release(row);
+    }
+}
+
+void catalog_deinit(store *store)
+{
+    empty_table(&store->by_id, release_checkpoint);
+    table_deinit(&store->by_digest);
+    empty_table(&store->buckets, release_bucket);
+    empty_table(&store->spans, release_span);
+    empty_table(&store->pages, release_page);
+    empty_table(&store->spaces, release_space);
+    release_rows(&store->batches);
+    release_rows(&store->dead_batches);
+    kvarve_release(store->limbo);
+    kvarve_release(store->limbo_headers);
+    kvarve_release(store->drops);
+    kvarve_release(store->dead_recency);
+}
+
+/* --- spaces --- */
+
+space *catalog_find_space(const store *store, const uint8_t digest[32])
+{
+    kvarve_table_link *link = table_first(&store->spaces, table_mix(first_8(digest)));
+
+    for (; link != NULL; link = table_next(link)) {
+        space *found = KVARVE_TABLE_ITEM(link, space, link);
+
+        if (memcmp(found->digest, digest, 32) == 0) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+space *catalog_space(store *store, const uint8_t digest[32])
+{
+    space *made = catalog_find_space(store, digest);
+
+    if (made != NULL) {
+        return made;
+    }
+    made = kvarve_allocate(sizeof *made);
+    if (made == NULL) {
+        return NULL;
+    }
+    made->store = store;
+    memcpy(made->digest, digest, 32);
+    memcpy(made->name.text, "recurrent-sha256-v1:", 20);
+    hex_encode(made->name.text + 20, digest, 32);
+    table_add(&store->spaces, &made->link, table_mix(first_8(digest)));
+    return made;
+}
+
+/* --- pages --- */
+
+page *catalog_find_page(const space *space, const page_key *key, uint16_t rank,
+                        const page_digest *exact)
+{
+    kvarve_table_link *link = table_first(&space->store->pages, page_hash(key, rank));
+
+    for (; link != NULL; link = table_next(link)) {
+        page *found = KVARVE_TABLE_ITEM(link, page, link);
+
+        if (found->rank == rank && memcmp(&found->key, key, sizeof *key) == 0 &&
+            (exact == NULL || page_digest_is_equal(&found->digest, exact))) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+page *catalog_add_page(space *space, const page_key *key, uint16_t rank)
+{
+    page *made = kvarve_allocate(sizeof *made);
+
+    if (made == NULL) {
+        return NULL;
+    }
+    made->space = space;
+    made->key = *key;
+    made->rank = rank;
+    made->slot = ARENA_NONE;
+    kvarve_list_init(&made->lru);
+    kvarve_list_init(&made->watchers);
+    kvarve_list_init(&made->loaders);
+    table_add(&space->store->pages, &made->link, page_hash(key, rank));
+    return made;
+}
+
+void page_set_batch(page *page, batch_row *row)
+{
+    batch_row *old = page->batch;
+
+    page->batch = row;
+    if (row != NULL) {
+        row->live++;
+    }
+    if (old == NULL) {
+        return;
+    }
+    if (row == NULL || page->references == 0) {
+        batch_release(page->space->store, old);
+        return;
+    }
+    /* Older references may name the older record: its row stays as long as the page does. */
+    for (size_t i = 0; i < 2; i++) {
+        if (page->aliases[i] == NULL) {
+            page->aliases[i] = old;
+            return;
+        }
+    }
+    /* A third repair: that row stays until the store is opened again. */
+}
+
+static void page_forget_batches(page *page)
+{
+    store *store = page->space->store;
+
+    page_set_batch(page, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        if (page->aliases[i] != NULL) {
+            batch_release(store, page->aliases[i]);
+            page->aliases[i] = NULL;
+        }
+    }
+}
+
+static void page_free_if_unused(page *page)
+{
+    store *store = page->space->store;
+
+    if (page->references > 0 || page->holds > 0 || page->io_count > 0 || page->owner != NULL) {
+        return;
+    }
+    page_clear_damaged(page);
+    page_drop_slot(page);
+    kvarve_list_remove(&page->lru);
+    if (page->place.segment != 0) {
+        limbo_add_place(store, page->place, page->id != 0);
+    }
+    table_remove(&store->pages, &page->link);
+    kvarve_release(page);
+}
+
+void page_hold(page *page)
+{
+    page->holds++;
+}
+
+void page_unhold(page *page)
+{
+    KVARVE_ASSERT(page->holds > 0);
+    page->holds--;
+    page_free_if_unused(page);
+}
+
+static void page_dereference(page *page)
+{
+    KVARVE_ASSERT(page->references > 0);
+    page->references--;
+    if (page->references == 0) {
+        page_forget_batches(page); /* I2 */
+        page_free_if_unused(page);
+    }
+}
+
+void page_mark_damaged(page *page)
+{
+    if (!page->is_damaged) {
+        page->is_damaged = true;
+        page->space->store->damaged_pages++;
+    }
+}
+
+void page_clear_damaged(page *page)
+{
+    if (page->is_damaged) {
+        page->is_damaged = false;
+        page->space->store->damaged_pages--;
+    }
+}
+
+/* --- spans --- */
+
+span *catalog_find_span(const space *space, const page_key *first_key, const span *last)
+{
+    kvarve_table_link *link =
+        last == NULL ? table_first(&space->store->spans, table_mix(first_8(first_key->bytes)))
+                     : table_next(&last->link);
+
+    for (; link != NULL; link = table_next(link)) {
+        span *found = KVARVE_TABLE_ITEM(link, span, link);
+
+        if (found->space == space &&
+            memcmp(&found->pages[0]->key, first_key, sizeof *first_key) == 0) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+span *catalog_add_span(space *space, span *parent, uint32_t tokens, page *const *pages,
+                       uint32_t count)
+{
+    span *made = kvarve_allocate(sizeof *made + count * sizeof(page *));
+
+    KVARVE_ASSERT(count > 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    made->space = space;
+    made->parent = parent;
+    made->tokens = tokens;
+    made->page_count = count;
+    made->depth = 1;
+    if (parent != NULL) {
+        parent->references++;
+        made->depth += parent->depth;
+        made->bytes = parent->bytes;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        made->pages[i] = pages[i];
+        pages[i]->references++;
+        made->bytes += pages[i]->size;
+    }
+    table_add(&space->store->spans, &made->link, table_mix(first_8(pages[0]->key.bytes)));
+    return made;
+}
+
+void span_set_batch(span *span, batch_row *row)
+{
+    batch_row *old = span->batch;
+
+    span->batch = row;
+    if (row != NULL) {
+        row->live++;
+    }
+    if (old != NULL) {
+        batch_release(span->space->store, old);
+    }
+}
+
+/* Free this span, and those below that nothing else needs. */
+static void span_free_if_unused(span *at)
+{
+    while (at != NULL && at->references == 0 && at->holds == 0) {
+        span *parent = at->parent;
+
+        span_set_batch(at, NULL);
+        for (uint32_t i = 0; i < at->page_count; i++) {
+            page_dereference(at->pages[i]);
+        }
+        table_remove(&at->space->store->spans, &at->link);
+        kvarve_release(at);
+        if (parent != NULL) {
+            KVARVE_ASSERT(parent->references > 0);
+            parent->references--;
+            if (parent->references == 0) {
+                span_set_batch(parent, NULL); /* I2 */
+            }
+        }
+        at = parent;
+    }
+}
+
+void span_hold(span *span)
+{
+    span->holds++;
+}
+
+void span_unhold(span *span)
+{
+    KVARVE_ASSERT(span->holds > 0);
+    span->holds--;
+    span_free_if_unused(span);
+}
+
+static void span_dereference(span *span)
+{
+    KVARVE_ASSERT(span->references > 0);
+    span->references--;
+    if (span->references == 0) {
+        span_set_batch(span, NULL); /* I2 */
+        span_free_if_unused(span);
+    }
+}
+
+bool span_is_damaged(const span *span, uint32_t *out_group)
+{
+    if (span == NULL || span->space->store->damaged_pages == 0) {
+        return false;
+    }
+    for (; span != NULL; span = span->parent) {
+        for (uint32_t i = 0; i < span->page_count; i++) {
+            if (span->pages[i]->is_damaged) {
+                *out_group = span->pages[i]->group;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* --- buckets --- */
+
+chunk_bucket *catalog_bucket(const space *space, uint64_t chain)
+{
+    kvarve_table_link *link = table_first(&space->store->buckets, bucket_hash(space, chain));
+
+    for (; link != NULL; link = table_next(link)) {
+        chunk_bucket *found = KVARVE_TABLE_ITEM(link, chunk_bucket, link);
+
+        if (found->space == space && found->chain == chain) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+static chunk_bucket *add_bucket(space *space, uint64_t chain)
+{
+    chunk_bucket *made = catalog_bucket(space, chain);
+
+    if (made != NULL) {
+        return made;
+    }
+    made = kvarve_allocate(sizeof *made);
+    if (made != NULL) {
+        made->space = space;
+        made->chain = chain;
+        kvarve_list_init(&made->checkpoints);
+        table_add(&space->store->buckets, &made->link, bucket_hash(space, chain));
+    }
+    return made;
+}
+
+static uint32_t chunk_length(uint32_t tokens)
+{
+    return (tokens - 1) % KEY_CHUNK_TOKENS + 1;
+}
+
+static uint32_t fingerprint(uint32_t length, uint64_t tail_hash)
+{
+    return (uint32_t)(table_mix(tail_hash + length) >> 32) | 1u;
+}
+
+static void filter_add(chunk_bucket *bucket, const checkpoint *checkpoint)
+{
+    const uint32_t print = fingerprint(chunk_length(checkpoint->tokens), checkpoint->tail_hash);
+    uint32_t at = print & (bucket->filter_size - 1);
+
+    while (bucket->filter[at] != 0 && bucket->filter[at] != print) {
+        at = (at + 1) & (bucket->filter_size - 1);
+    }
+    if (bucket->filter[at] == 0) {
+        bucket->filter[at] = print;
+        bucket->filter_used++;
+    }
+}
+
+/* Make the filter anew for all checkpoints of the bucket. Without memory there is none: every candidate is looked at. */
+static void filter_rebuild(chunk_bucket *bucket)
+{
+    uint32_t size = 4 * FILTER_FROM;
+    kvarve_link *link;
+
+    while (size < 4 * bucket->count) {
+        size *= 2;
+    }
+    kvarve_release(bucket->filter);
+    bucket->filter = kvarve_allocate_array(size, sizeof(uint32_t));
+    bucket->filter_size = size;
+    bucket->filter_used = 0;
+    if (bucket->filter == NULL) {
+        return;
+    }
+    KVARVE_LIST_FOREACH (link, &bucket->checkpoints) {
+        filter_add(bucket, KVARVE_LIST_ITEM(link, checkpoint, bucket_link));
+    }
+}
+
+static void bucket_insert(chunk_bucket *bucket, checkpoint *checkpoint)
+{
+    const uint32_t bit = chunk_length(checkpoint->tokens) - 1;
+
+    checkpoint->bucket = bucket;
+    kvarve_list_append(&bucket->checkpoints, &checkpoint->bucket_link);
+    bucket->count++;
+    bucket->lengths[bit / 64] |= UINT64_C(1) << (bit % 64);
+    if (bucket->filter != NULL && 2 * (bucket->filter_used + 1) <= bucket->filter_size) {
+        filter_add(bucket, checkpoint);
+    } else if (bucket->count >= FILTER_FROM) {
+        filter_rebuild(bucket);
+    }
+}
+
+bool bucket_may_hold(const chunk_bucket *bucket, uint32_t length, uint64_t tail_hash)
+{
+    uint32_t print;
+    uint32_t at;
+
+    if ((bucket->lengths[(length - 1) / 64] >> ((length - 1) % 64) & 1) == 0) {
+        return false;
+    }
+    if (bucket->filter == NULL) {
+        return true;
+    }
+    print = fingerprint(length, tail_hash);
+    at = print & (bucket->filter_size - 1);
+    while (bucket->filter[at] != 0 && bucket->filter[at] != print) {
+        at = (at + 1) & (bucket->filter_size - 1);
+    }
+    return bucket->filter[at] == print;
+}
+
+static void bucket_remove(checkpoint *checkpoint)
+{
+    chunk_bucket *bucket = checkpoint->bucket;
+
+    kvarve_list_remove(&checkpoint->bucket_link);
+    bucket->count--;
+    if (bucket->count == 0) {
+        table_remove(&bucket->space->store->buckets, &bucket->link);
+        release_bucket(&bucket->link);
+    }
+}
+
+/* --- checkpoints --- */
+
+checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
+{
+    checkpoint *made = kvarve_allocate(sizeof *made + facts->page_count * sizeof(page *));
+    chunk_bucket *bucket = add_bucket(facts->space, facts->chain);
+
+    if (made == NULL || bucket == NULL) {
+        kvarve_release(made);
+        return NULL; /* an empty bucket is harmless */
+    }
+    made->space = facts->space;
+    made->id = facts->id;
+    memcpy(made->token_digest, facts->token_digest, 32);
+    made->tail_hash = facts->tail_hash;
+    made->number = facts->number != 0 ? facts->number : store->next_checkpoint++;
+    made->span = facts->span;
+    made->parent = facts->parent;
+    made->created_s = facts->created_s;
+    made->tokens = facts->tokens;
+    made->draft_tokens = facts->draft_tokens;
+    made->kind = facts->kind;
+    made->page_count = facts->page_count;
+    if (made->span != NULL) {
+        made->span->references++;
+    }
+    for (uint32_t i = 0; i < facts->page_count; i++) {
+        made->pages[i] = facts->pages[i];
+        facts->pages[i]->references++;
+    }
+    kvarve_list_init(&made->bucket_link);
+    kvarve_list_init(&made->lru);
+    table_add(&store->by_id, &made->id_link, first_8(made->id.bytes));
+    table_add(&store->by_digest, &made->digest_link,
+              digest_hash(made->space, made->token_digest));
+    bucket_insert(bucket, made);
+    kvarve_list_append(&store->recency, &made->lru);
+    made->used = ++store->use_clock;
+    made->space->checkpoint_count++;
+    return made;
+}
+
+static checkpoint *same_digest(const space *space, kvarve_table_link *link,
+                               const uint8_t token_digest[32])
+{
+    for (; link != NULL; link = table_next(link)) {
+        checkpoint *found = KVARVE_TABLE_ITEM(link, checkpoint, digest_link);
+
+        if (found->space == space && memcmp(found->token_digest, token_digest, 32) == 0) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+checkpoint *catalog_first_at(const space *space, const uint8_t token_digest[32])
+{
+    return same_digest(space,
+                       table_first(&space->store->by_digest, digest_hash(space, token_digest)),
+                       token_digest);
+}
+
+checkpoint *catalog_next_at(const checkpoint *at)
+{
+    return same_digest(at->space, table_next(&at->digest_link), at->token_digest);
+}
+
+checkpoint *catalog_by_id(const store *store, const uint8_t id[32])
+{
+    kvarve_table_link *link = table_first(&store->by_id, first_8(id));
+
+    for (; link != NULL; link = table_next(link)) {
+        checkpoint *found = KVARVE_TABLE_ITEM(link, checkpoint, id_link);
+
+        if (memcmp(found->id.bytes, id, 32) == 0) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+void catalog_touch(checkpoint *checkpoint)
+{
+    store *store = checkpoint->space->store;
+
+    checkpoint->used = ++store->use_clock;
+    kvarve_list_remove(&checkpoint->lru);
+    kvarve_list_append(&store->recency, &checkpoint->lru);
+    if (!checkpoint->is_recency_dirty && !store->is_read_only) {
+        checkpoint->is_recency_dirty = true;
+        store->recency_dirty++;
+    }
+}
+
+bool checkpoint_is_damaged(const checkpoint *checkpoint, uint32_t *out_group)
+{
+    if (checkpoint->space->store->damaged_pages == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < checkpoint->page_count; i++) {
+        if (checkpoint->pages[i]->is_damaged) {
+            *out_group = checkpoint->pages[i]->group;
+            return true;
+        }
+    }
+    return span_is_damaged(checkpoint->span, out_group);
+}
+
+uint64_t checkpoint_bytes(const checkpoint *checkpoint)
+{
+    uint64_t bytes = checkpoint->span == NULL ? 0 : checkpoint->span->bytes;
+
+    for (uint32_t i = 0; i < checkpoint->page_count; i++) {
+        bytes += checkpoint->pages[i]->size;
+    }
+    return bytes;
+}
+
+void checkpoint_set_batch(checkpoint *checkpoint, batch_row *row)
+{
+    batch_row *old = checkpoint->batch;
+
+    checkpoint->batch = row;
+    if (row != NULL) {
+        row->live++;
+    }
+    if (old != NULL) {
+        batch_release(checkpoint->space->store, old);
+    }
+}
+
+/* Room for one more in `*array` of items of `size`. False: no memory. */
+static bool grow_array(void **array, size_t *room, size_t count, size_t size)
+{
+    const size_t wanted = *room == 0 ? 64 : *room * 2;
+    void *larger;
+
+    if (count < *room) {
+        return true;
+    }
+    larger = kvarve_reallocate(*array, wanted * size);
+    if (larger == NULL) {
+        return false;
+    }
+    *array = larger;
+    *room = wanted;
+    return true;
+}
+
+/* Note for the index and for later records that this checkpoint is gone. False: no memory, nothing was noted. */
+static bool note_drop(store *store, const checkpoint *checkpoint)
+{
+    if (!grow_array((void **)&store->drops, &store->drop_room, store->drop_count,
+                    sizeof(index_drop)) ||
+        !grow_array((void **)&store->dead_recency, &store->dead_recency_room,
+                    store->dead_recency_count, sizeof(uint64_t)) ||
+        catalog_add_tombstone(store, checkpoint->number, checkpoint->batch) == NULL) {
+        return false;
+    }
+    store->drops[store->drop_count++] =
+        (index_drop){.checkpoint = checkpoint->number, .sequence = checkpoint->batch->sequence};
+    store->dead_recency[store->dead_recency_count++] = checkpoint->number;
+    return true;
+}
+
+static void drop_one(store *store, checkpoint *checkpoint)
+{
+    if (checkpoint->batch != NULL && !note_drop(store, checkpoint)) {
+        return; /* no memory: it stays for now */
+    }
+    if (checkpoint->companion != NULL) {
+        checkpoint->companion->companion = NULL;
+    }
+    if (checkpoint->is_recency_dirty) {
+        store->recency_dirty--;
+    }
+    table_remove(&store->by_id, &checkpoint->id_link);
+    table_remove(&store->by_digest, &checkpoint->digest_link);
+    bucket_remove(checkpoint);
+    kvarve_list_remove(&checkpoint->lru);
+    checkpoint->space->checkpoint_count--;
+    checkpoint_set_batch(checkpoint, NULL);
+    for (uint32_t i = 0; i < checkpoint->page_count; i++) {
+        page_dereference(checkpoint->pages[i]);
+    }
+    if (checkpoint->span != NULL) {
+        span_dereference(checkpoint->span);
+    }
+    kvarve_release(checkpoint);
+}
+
+void catalog_drop(store *store, checkpoint *checkpoint)
+{
+    struct checkpoint *companion = checkpoint->companion;
+
+    KVARVE_ASSERT(checkpoint->leases == 0 && !checkpoint->is_queued);
+    if (companion != NULL && companion->leases == 0 && !companion->is_queued) {
+        drop_one(store, companion);
+    }
+    drop_one(store, checkpoint);
+}
+
+/* --- batches and tombstones --- */
+
+batch_row *catalog_add_batch(store *store, uint64_t sequence, header_place place)
+{
+    batch_row *made = kvarve_allocate(sizeof *made);
+
+    if (made == NULL) {
+        return NULL;
+    }
+    made->sequence = sequence;
+    made->place = place;
+    kvarve_list_init(&made->tombstones);
+    kvarve_list_append(&store->batches, &made->link);
+    return made;
+}
+
+tombstone *catalog_add_tombstone(store *store, uint64_t checkpoint, batch_row *of)
+{
+    tombstone *made = kvarve_allocate(sizeof *made);
+
+    if (made == NULL) {
+        return NULL;
+    }
+    made->checkpoint = checkpoint;
+    made->of = of;
+    kvarve_list_append(&of->tombstones, &made->link);
+    kvarve_list_append(&store->tombstones_pending, &made->pending_link);
+    return made;
+}
+
+void tombstone_set_carrier(tombstone *tombstone, batch_row *carrier)
+{
+    KVARVE_ASSERT(tombstone->carrier == NULL);
+    kvarve_list_remove(&tombstone->pending_link);
+    tombstone->carrier = carrier;
+    carrier->live++;
+}
+
+/* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of recursion. */
+void batch_release(store *store, batch_row *row)
+{
+    kvarve_list freed;
+    kvarve_link *link;
+
+    KVARVE_ASSERT(row->live > 0);
+    if (--row->live > 0) {
+        return;
+    }
+    kvarve_list_init(&freed);
+    kvarve_list_remove(&row->link);
+    kvarve_list_append(&freed, &row->link);
+    while ((link = kvarve_list_take_first(&freed)) != NULL) {
+        kvarve_link *grave;
+
+        row = KVARVE_LIST_ITEM(link, batch_row, link);
+        kvarve_list_append(&store->dead_batches, &row->link);
+        while ((grave = kvarve_list_take_first(&row->tombstones)) != NULL) {
+            tombstone *gone = KVARVE_LIST_ITEM(grave, tombstone, link);
+
+            kvarve_list_remove(&gone->pending_link);
+            if (gone->carrier != NULL && --gone->carrier->live == 0) {
+                kvarve_list_remove(&gone->carrier->link);
+                kvarve_list_append(&freed, &gone->carrier->link);
+            }
+            kvarve_release(gone);
+        }
+    }
+}
+
+/* --- limbo --- */
+
+void limbo_add_place(store *store, page_place place, bool was_recorded)
+{
+    if (!was_recorded) {
+        segment_free(store->segments, place);
+        return;
+    }
+    if (!grow_array((void **)&store->limbo, &store->limbo_room, store->limbo_count,
+                    sizeof(limbo_place))) {
+        return; /* lost until the store is opened again */
+    }
+    store->limbo[store->limbo_count++] =
+        (limbo_place){.place = place, .generation = store->generation};
+}
+
+void limbo_add_header(store *store, header_place place)
+{
+    if (place.segment == 0 ||
+        !grow_array((void **)&store->limbo_headers, &store->limbo_header_room,
+                    store->limbo_header_count, sizeof(limbo_header))) {
+        return;
+    }
+    store->limbo_headers[store->limbo_header_count++] =
+        (limbo_header){.place = place, .generation = store->generation};
+}
+
+void limbo_settle(store *store)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < store->limbo_count; i++) {
+        if (store->limbo[i].generation <= store->generation_done) {
+            segment_free(store->segments, store->limbo[i].place);
+        } else {
+            store->limbo[kept++] = store->limbo[i];
+        }
+    }
+    store->limbo_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < store->limbo_header_count; i++) {
+        if (store->limbo_headers[i].generation <= store->generation_done) {
+            segment_free_header(store->segments, store->limbo_headers[i].place);
+        } else {
+            store->limbo_headers[kept++] = store->limbo_headers[i];
+        }
+    }
+    store->limbo_header_count = kept;
+}
