@@ -36,7 +36,7 @@
 #define WORLD_SECTOR 512        /* bytes that the disk writes at once */
 #define WORLD_NEVER  UINT64_MAX /* a step or change that does not come */
 
-typedef struct world world;
+typedef struct sim_world sim_world;
 
 typedef enum world_fault {
     WORLD_FAULT_ERROR, /* return -fault_errno, nothing done; a sync drops what was unsynced */
@@ -92,101 +92,102 @@ typedef struct world_report {
 } world_report;
 
 /* A new host with an empty, very large disk. `seed` drives random and the order of jobs. */
-world *world_create(uint64_t seed);
+sim_world *world_create(uint64_t seed);
 
 /* NULL is a no-op. */
-void world_destroy(world *world);
+void world_destroy(sim_world *world);
 
 /* Take memory for `bytes` of simulated state now, so that later growth below it calls no allocator.
  */
-void world_reserve(world *world, size_t bytes);
+void world_reserve(sim_world *world, size_t bytes);
 
 /* Borrowed until world_destroy; the same across restarts. */
-const kvarve_env *world_env(world *world);
+const kvarve_env *world_env(sim_world *world);
 
 /* Start counting from 0 under this plan. NULL: quiet. */
-void world_set_plan(world *world, const world_plan *plan);
+void world_set_plan(sim_world *world, const world_plan *plan);
 
-world_report world_observe(const world *world);
+world_report world_observe(const sim_world *world);
 
 /* The power goes now. */
-void world_cut(world *world);
+void world_cut(sim_world *world);
 
 /*
  * Cut the power if it is on, settle the disk by the seed of the plan in force, and boot under
  * `next` (NULL: quiet). The simulated process is gone: descriptors closed, locks released, memory
  * freed, jobs dropped without done. The clock goes on. May be called again and again.
  */
-void world_restart(world *world, const world_plan *next);
+void world_restart(sim_world *world, const world_plan *next);
 
 /* The process is killed, the host stays up: like world_restart, but everything seen stays as it is.
  */
-void world_kill(world *world);
+void world_kill(sim_world *world);
 
 /* All that is unsynced reaches the disk, as on a host left alone for a minute. */
-void world_flush(world *world);
+void world_flush(sim_world *world);
 
 /* The durable state of the disk, the capacity and the clock. Unsynced effects are not in it; see
  * world_flush. */
 typedef struct world_snapshot world_snapshot;
-world_snapshot *world_take_snapshot(world *world);
+world_snapshot *world_take_snapshot(sim_world *world);
 
 /* Go back to it, as after world_restart, with `seed` as in world_create. The snapshot can be used
  * again. */
-void world_restore(world *world, const world_snapshot *snapshot, uint64_t seed);
+void world_restore(sim_world *world, const world_snapshot *snapshot, uint64_t seed);
 
 /* Before world_destroy. NULL is a no-op. */
-void world_release_snapshot(world *world, world_snapshot *snapshot);
+void world_release_snapshot(sim_world *world, world_snapshot *snapshot);
 
 /* Clock: it stands still but for these and WORLD_FAULT_SLOW. */
-void world_advance(world *world, uint64_t nanoseconds); /* both clocks */
-void world_set_wall(world *world, int64_t seconds);     /* the wall clock jumps, also back */
+void world_advance(sim_world *world, uint64_t nanoseconds); /* both clocks */
+void world_set_wall(sim_world *world, int64_t seconds);     /* the wall clock jumps, also back */
 
 /* Disk size: blocks of 4096 count when allocated. Over it, writes get short, then -ENOSPC. */
-void world_set_capacity(world *world, uint64_t bytes);
-uint64_t world_used_bytes(const world *world);
+void world_set_capacity(sim_world *world, uint64_t bytes);
+uint64_t world_used_bytes(const sim_world *world);
 
 /* open answers -EMFILE from this many descriptors on; 1024 at first. */
-void world_set_descriptors_max(world *world, uint32_t count);
-uint32_t world_open_descriptors(const world *world); /* 0 after a clean close: nothing leaked */
+void world_set_descriptors_max(sim_world *world, uint32_t count);
+uint32_t world_open_descriptors(const sim_world *world); /* 0 after a clean close: nothing leaked */
 
 /* populate answers -ENOMEM for more than this; unlimited at first. */
-void world_set_headroom(world *world, uint64_t bytes);
-uint32_t world_mappings(const world *world); /* memory created and not destroyed */
+void world_set_headroom(sim_world *world, uint64_t bytes);
+uint32_t world_mappings(const sim_world *world); /* memory created and not destroyed */
 
 /* Locks: pretend that process `pid` holds the lock of `path` (0: that it let go). 0 or -ENOENT. */
-int world_lock_as_other(world *world, const char *path, int64_t pid);
-bool world_holds_lock(const world *world, const char *path); /* our own process does */
+int world_lock_as_other(sim_world *world, const char *path, int64_t pid);
+bool world_holds_lock(const sim_world *world, const char *path); /* our own process does */
 
 /*
  * Executor. poll runs one job or more, drawn by the seed, then calls their done in that order.
  * INDEX jobs keep their order; all others may overtake each other. world_poll_all polls until
  * nothing is pending.
  */
-void world_poll_all(world *world);
+void world_poll_all(sim_world *world);
 
 /*
  * Damage and inspection: at once, seen and durable, no step counted, also while the power is off. 0
  * or -errno: -ENOENT no such file, -EINVAL outside of it.
  */
-int world_flip(world *world, const char *path, uint64_t offset, uint8_t mask); /* byte ^= mask */
-int world_overwrite(world *world, const char *path, uint64_t offset, const void *bytes,
+int world_flip(sim_world *world, const char *path, uint64_t offset,
+               uint8_t mask); /* byte ^= mask */
+int world_overwrite(sim_world *world, const char *path, uint64_t offset, const void *bytes,
                     size_t size); /* inside the file */
-int world_truncate(world *world, const char *path, uint64_t size);
-int world_remove(world *world, const char *path);
-int world_put_file(world *world, const char *path, const void *bytes, size_t size); /* whole */
-int world_read(world *world, const char *path, uint64_t offset, void *bytes, size_t size);
-int world_size(world *world, const char *path, uint64_t *out_size);
-bool world_exists(world *world, const char *path);
+int world_truncate(sim_world *world, const char *path, uint64_t size);
+int world_remove(sim_world *world, const char *path);
+int world_put_file(sim_world *world, const char *path, const void *bytes, size_t size); /* whole */
+int world_read(sim_world *world, const char *path, uint64_t offset, void *bytes, size_t size);
+int world_size(sim_world *world, const char *path, uint64_t *out_size);
+bool world_exists(sim_world *world, const char *path);
 
 /* Each regular file, in order of creation, until visit returns false. Paths have no slash in front.
  */
 typedef bool (*world_visit)(void *context, const char *path, uint64_t size);
-void world_list_files(world *world, world_visit visit, void *context);
+void world_list_files(sim_world *world, world_visit visit, void *context);
 
 /* Copy the folder `from` with all below it to `to`, which must not exist: same bytes, new inodes.
  */
-int world_copy_folder(world *world, const char *from, const char *to);
+int world_copy_folder(sim_world *world, const char *from, const char *to);
 
 /* splitmix64: small, seeded, the same everywhere; for tests that draw their own scenarios. */
 uint64_t world_next_random(uint64_t *state);
