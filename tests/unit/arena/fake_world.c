@@ -83,11 +83,12 @@ static size_t fake_pending(kvarve_executor *executor)
 bool fake_world_step(fake_world *world)
 {
     kvarve_link *link = kvarve_list_take_first(&world->queued);
-    kvarve_job *job = KVARVE_LIST_ITEM(link, kvarve_job, link);
+    kvarve_job *job;
 
     if (link == NULL) {
         return false;
     }
+    job = KVARVE_LIST_ITEM(link, kvarve_job, link);
     world->pending--;
     job->run(job);
     job->done(job);
