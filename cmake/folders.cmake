@@ -24,9 +24,9 @@ set(KVARVE_TEST_WRAPPER "" CACHE STRING "Command put before each test program")
 
 # What each run of a test gets to know; findings of a sanitizer fail the test with a stack trace.
 set(KVARVE_TEST_ENVIRONMENT
-  "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
-  "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
-  "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
+  "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:allow_addr2line=1"
+  "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:allow_addr2line=1"
+  "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allow_addr2line=1"
   "CMOCKA_MESSAGE_OUTPUT=STDOUT")
 
 # kvarve_test(LABEL.FOLDER.NAME SOURCES test_name.c USES folder... [LABELS extra...] [TIMEOUT s]): one cmocka
