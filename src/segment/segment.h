@@ -104,6 +104,7 @@ typedef struct segment_part {
     void *bytes;   /* 4096-aligned; written or filled up to size rounded up to 4096 */
     uint32_t size; /* valid bytes */
     int result;    /* out: 0 or -errno, of this part */
+    void *context; /* the caller's; travels with the part when the parts are reordered */
 } segment_part;
 
 /* The caller fills what stands above the line, submits, and gets `done` once. */

@@ -3,10 +3,10 @@
  *
  * Invariants
  *   I1  What has references or holds is in its table and is not freed.
- *   I2  A page or span without references stands in no batch_row: it is recorded anew if it is named again.
- *   I3  batch_row.live counts exactly what set_batch functions, aliases and carried tombstones say; at 0 the row moves to
- *       store.dead_batches.
- *   I4  Space on flash leaves a page only through limbo.
+ *   I2  A page or span without references stands in no batch_row: it is recorded anew if it is
+ * named again. I3  batch_row.live counts exactly what set_batch functions, aliases and carried
+ * tombstones say; at 0 the row moves to store.dead_batches. I4  Space on flash leaves a page only
+ * through limbo.
  *
  * Threads: under the store's lock. Nothing here submits work or waits.
  */
@@ -475,7 +475,8 @@ static void filter_add(chunk_bucket *bucket, const checkpoint *checkpoint)
     }
 }
 
-/* Make the filter anew for all checkpoints of the bucket. Without memory there is none: every candidate is looked at. */
+/* Make the filter anew for all checkpoints of the bucket. Without memory there is none: every
+ * candidate is looked at. */
 static void filter_rebuild(chunk_bucket *bucket)
 {
     uint32_t size = 4 * FILTER_FROM;
@@ -575,8 +576,7 @@ checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
     kvarve_list_init(&made->bucket_link);
     kvarve_list_init(&made->lru);
     table_add(&store->by_id, &made->id_link, first_8(made->id.bytes));
-    table_add(&store->by_digest, &made->digest_link,
-              digest_hash(made->space, made->token_digest));
+    table_add(&store->by_digest, &made->digest_link, digest_hash(made->space, made->token_digest));
     bucket_insert(bucket, made);
     kvarve_list_append(&store->recency, &made->lru);
     made->used = ++store->use_clock;
@@ -691,7 +691,8 @@ static bool grow_array(void **array, size_t *room, size_t count, size_t size)
     return true;
 }
 
-/* Note for the index and for later records that this checkpoint is gone. False: no memory, nothing was noted. */
+/* Note for the index and for later records that this checkpoint is gone. False: no memory, nothing
+ * was noted. */
 static bool note_drop(store *store, const checkpoint *checkpoint)
 {
     if (!grow_array((void **)&store->drops, &store->drop_room, store->drop_count,
@@ -782,7 +783,8 @@ void tombstone_set_carrier(tombstone *tombstone, batch_row *carrier)
     carrier->live++;
 }
 
-/* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of recursion. */
+/* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of
+ * recursion. */
 void batch_release(store *store, batch_row *row)
 {
     kvarve_list freed;
@@ -831,9 +833,8 @@ void limbo_add_place(store *store, page_place place, bool was_recorded)
 
 void limbo_add_header(store *store, header_place place)
 {
-    if (place.segment == 0 ||
-        !grow_array((void **)&store->limbo_headers, &store->limbo_header_room,
-                    store->limbo_header_count, sizeof(limbo_header))) {
+    if (place.segment == 0 || !grow_array((void **)&store->limbo_headers, &store->limbo_header_room,
+                                          store->limbo_header_count, sizeof(limbo_header))) {
         return;
     }
     store->limbo_headers[store->limbo_header_count++] =

@@ -1,9 +1,9 @@
 /*
  * load.c - from batch records to the catalog, at open and at rebuild.
  *
- * Records come by rising sequence. References are resolved by id; what can not be resolved is left out, and with it all that
- * needs it, so that a checkpoint is either whole or not there (P2). A record whose ids overlap those of an earlier one is
- * refused: it would make references ambiguous.
+ * Records come by rising sequence. References are resolved by id; what can not be resolved is left
+ * out, and with it all that needs it, so that a checkpoint is either whole or not there (P2). A
+ * record whose ids overlap those of an earlier one is refused: it would make references ambiguous.
  *
  * Threads: under the store's lock or before it is shared.
  */
@@ -25,11 +25,11 @@ typedef struct loaded_batch {
     uint32_t span_count;
     uint32_t checkpoint_count;
     uint32_t carried_count;
-    page **pages;             /* NULL entries: left out */
+    page **pages; /* NULL entries: left out */
     span **spans;
     checkpoint **checkpoints;
-    uint64_t *companions;     /* numbers, by checkpoint */
-    uint64_t *carried;        /* numbers of dropped checkpoints that this record carries */
+    uint64_t *companions; /* numbers, by checkpoint */
+    uint64_t *carried;    /* numbers of dropped checkpoints that this record carries */
 } loaded_batch;
 
 struct catalog_loader {
@@ -81,14 +81,14 @@ typedef enum id_kind { ID_PAGE, ID_SPAN, ID_CHECKPOINT } id_kind;
 
 static uint64_t first_of(const loaded_batch *loaded, id_kind kind)
 {
-    return kind == ID_PAGE ? loaded->first_page
+    return kind == ID_PAGE   ? loaded->first_page
            : kind == ID_SPAN ? loaded->first_span
                              : loaded->first_checkpoint;
 }
 
 static uint32_t count_of(const loaded_batch *loaded, id_kind kind)
 {
-    return kind == ID_PAGE ? loaded->page_count
+    return kind == ID_PAGE   ? loaded->page_count
            : kind == ID_SPAN ? loaded->span_count
                              : loaded->checkpoint_count;
 }
@@ -414,7 +414,8 @@ void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used)
 
 /* --- finish --- */
 
-/* Take a checkpoint out again, with what only it needed; its row is told by a tombstone when it is a real drop. */
+/* Take a checkpoint out again, with what only it needed; its row is told by a tombstone when it is
+ * a real drop. */
 static void remove_loaded(catalog_loader *loader, loaded_batch *loaded, size_t at)
 {
     checkpoint *gone = loaded->checkpoints[at];
@@ -486,10 +487,8 @@ static void finish_carriers(catalog_loader *loader)
 
         for (uint32_t k = 0; k < carrier->carried_count; k++) {
             size_t at = 0;
-            const loaded_batch *loaded =
-                find_id(loader, ID_CHECKPOINT, carrier->carried[k], &at);
-            tombstone *grave =
-                loaded == NULL ? NULL : find_tombstone(loaded, carrier->carried[k]);
+            const loaded_batch *loaded = find_id(loader, ID_CHECKPOINT, carrier->carried[k], &at);
+            tombstone *grave = loaded == NULL ? NULL : find_tombstone(loaded, carrier->carried[k]);
 
             if (grave != NULL && grave->carrier == NULL) {
                 tombstone_set_carrier(grave, carrier->row);

@@ -118,7 +118,6 @@ struct page {
     bool has_digest;
     bool is_verified; /* the arena's bytes were checked, or digested there */
     bool is_damaged;
-    bool is_unsynced;      /* written since the last sync of its file that a commit waited for */
     uint64_t id;           /* in its newest record; 0: none */
     batch_row *batch;      /* that record's batch; NULL: a commit has to record it */
     batch_row *aliases[2]; /* older records of the same page that references may name */
@@ -311,6 +310,9 @@ struct store {
     uint64_t use_clock;
 
     kvarve_list puts;
+    kvarve_list unflushed; /* page.lru: sealed pages that are to be written */
+    uint64_t unflushed_bytes;
+    size_t hashing;           /* digest jobs in flight */
     kvarve_list waiting_room; /* puts that wait for space, oldest first */
     kvarve_list commit_queue; /* puts whose pages are written */
     kvarve_list leases;

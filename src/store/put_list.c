@@ -1,0 +1,630 @@
+/*
+ * put_list.c - which pages a boundary consists of, and which of them are stored already.
+ *
+ * For one space of a put: the longest chain of spans that is stored, then a put_page for each page
+ * after it, and for the checkpoint's own pages. Looking a page up decides its fate: known (held),
+ * being copied by another put (watched), or to be copied by this one.
+ *
+ * Order of put_pages: by end, group, rank for the tree; then own pages by group, position, rank.
+ * publish relies on it.
+ */
+#include "store/put_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/checked.h"
+#include "base/fail.h"
+
+#define PUT_PAGES_MAX (UINT32_C(1) << 22)
+
+typedef struct listing {
+    store_put *put;
+    put_part *part;
+    const kvarve_prefix *prefix;
+    uint8_t space_index;
+    uint64_t from;     /* ends up to this one are listed already (open puts) */
+    uint64_t boundary; /* N; ends up to here */
+    bool has_own;      /* the checkpoint's own pages too */
+    kvarve_error *err;
+} listing;
+
+static int compare_digests(const void *a, const void *b)
+{
+    const kvarve_page_digest *x = a;
+    const kvarve_page_digest *y = b;
+
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    if (x->group != y->group) {
+        return x->group < y->group ? -1 : 1;
+    }
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests, size_t count,
+                              kvarve_error *err)
+{
+    kvarve_release(put->digests);
+    put->digests = NULL;
+    put->digest_count = 0;
+    if (count == 0) {
+        return KVARVE_OK;
+    }
+    if (digests == NULL || count > PUT_PAGES_MAX) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: %zu page digests, at most %u", count,
+                           PUT_PAGES_MAX);
+    }
+    put->digests = kvarve_allocate_array(count, sizeof *digests);
+    if (put->digests == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: %zu page digests", count);
+    }
+    memcpy(put->digests, digests, count * sizeof *digests);
+    qsort(put->digests, count, sizeof *digests, compare_digests);
+    put->digest_count = count;
+    return KVARVE_OK;
+}
+
+const page_digest *put_find_digest(const store_put *put, uint32_t rank, uint32_t group,
+                                   uint64_t position)
+{
+    const kvarve_page_digest wanted = {.rank = rank, .group = group, .position = position};
+    const kvarve_page_digest *found =
+        put->digest_count == 0
+            ? NULL
+            : bsearch(&wanted, put->digests, put->digest_count, sizeof wanted, compare_digests);
+
+    return found == NULL ? NULL : (const page_digest *)(const void *)found->digest;
+}
+
+static uint32_t public_rank(uint16_t rank)
+{
+    return rank == RANK_ALL ? KVARVE_RANK_ALL : rank;
+}
+
+/* --- keys --- */
+
+static bool has_draft_variant(const kvarve_group *group, const store_put *put, uint64_t end,
+                              uint64_t boundary)
+{
+    return (group->flags & KVARVE_GROUP_DRAFT_ROWS) != 0 && end == boundary &&
+           put->draft_tokens < end && !put->is_open;
+}
+
+static kvarve_status key_at(const listing *list, uint64_t end, uint32_t group, uint32_t part,
+                            page_key *out)
+{
+    const kvarve_group *description = &list->part->space->groups[group];
+    uint8_t digest[KVARVE_DIGEST_SIZE];
+    page_discriminator what = {
+        .class = (page_class)description->page_class, .group = group, .part = part};
+    kvarve_status status = kvarve_prefix_digest(list->prefix, end, digest, list->err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (description->page_class == KVARVE_CLASS_AUXILIARY) {
+        what.draft_tokens = list->put->draft_tokens;
+        what.kind = (checkpoint_kind)list->put->kind;
+    } else if (has_draft_variant(description, list->put, end, list->boundary)) {
+        what.has_draft_rows = true;
+        what.draft_tokens = list->put->draft_tokens;
+    }
+    *out = page_key_of(&list->part->space->name, digest, end, &what);
+    return KVARVE_OK;
+}
+
+/* --- page ends --- */
+
+static bool is_prefix(const kvarve_group *group)
+{
+    return group->page_class == KVARVE_CLASS_PREFIX;
+}
+
+/* The next page end after `at` of any prefix group, or UINT64_MAX. */
+static uint64_t next_end(const space *space, uint64_t at)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g])) {
+            const uint64_t span = space->groups[g].span_tokens;
+
+            next = kvarve_min_u64(next, (at / span + 1) * span);
+        }
+    }
+    return next;
+}
+
+/* The last page end at or before `at` of any prefix group; 0: none. */
+uint64_t space_last_end(const space *space, uint64_t at)
+{
+    uint64_t last = 0;
+
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g])) {
+            const uint64_t span = space->groups[g].span_tokens;
+
+            last = kvarve_max_u64(last, at / span * span);
+        }
+    }
+    return last;
+}
+
+/* The group whose page names the span that ends at `end`: the first prefix group with a page end
+ * there. */
+uint32_t space_naming_group(const space *space, uint64_t end)
+{
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g]) && end % space->groups[g].span_tokens == 0) {
+            return g;
+        }
+    }
+    KVARVE_UNREACHABLE();
+}
+
+/* --- the stored chain --- */
+
+static bool span_matches(const listing *list, const span *candidate)
+{
+    const store_put *put = list->put;
+
+    for (uint32_t i = 0; i < candidate->page_count; i++) {
+        const page *page = candidate->pages[i];
+        const kvarve_group *group = &list->part->space->groups[page->group];
+        const uint32_t public_group = put->name->public_of[list->space_index][page->group];
+        const page_digest *announced = put_find_digest(put, public_rank(page->rank), public_group,
+                                                       page->tokens / group->span_tokens - 1);
+
+        if (announced == NULL || !page_digest_is_equal(announced, &page->digest)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Exact: from the root on, the child whose bytes are the announced ones. */
+static kvarve_status walk_chain(listing *list)
+{
+    const space *space = list->part->space;
+    uint64_t end = list->part->chain == NULL ? 0 : list->part->chain->tokens;
+
+    for (end = next_end(space, end); end <= list->boundary; end = next_end(space, end)) {
+        page_key key;
+        span *candidate = NULL;
+        const kvarve_status status = key_at(list, end, space_naming_group(space, end), 0, &key);
+
+        if (status != KVARVE_OK) {
+            return status;
+        }
+        do {
+            candidate = catalog_find_span(space, &key, candidate);
+        } while (candidate != NULL &&
+                 (candidate->parent != list->part->chain || !span_matches(list, candidate)));
+        if (candidate == NULL) {
+            return KVARVE_OK;
+        }
+        list->part->chain = candidate;
+    }
+    return KVARVE_OK;
+}
+
+/* Not exact: a stored span implies those before it, so halve. `from` is the last known end. */
+static kvarve_status search_chain(listing *list)
+{
+    const space *space = list->part->space;
+    uint64_t low = 0;                   /* an end that is stored, or 0 */
+    uint64_t high = list->boundary + 1; /* nothing stored at or after */
+
+    for (;;) {
+        uint64_t middle = space_last_end(space, low + (high - low) / 2);
+        page_key key;
+        span *found;
+        kvarve_status status;
+
+        if (middle <= low) {
+            middle = next_end(space, low);
+        }
+        if (middle >= high) {
+            return KVARVE_OK;
+        }
+        status = key_at(list, middle, space_naming_group(space, middle), 0, &key);
+        if (status != KVARVE_OK) {
+            return status;
+        }
+        found = catalog_find_span(space, &key, NULL);
+        if (found != NULL) {
+            list->part->chain = found;
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+}
+
+/* A damaged page in the chain has to be written again: the chain ends before it. */
+static void shorten_damaged(put_part *part)
+{
+    uint32_t group = 0;
+
+    while (part->chain != NULL && span_is_damaged(part->chain, &group)) {
+        part->chain = part->chain->parent;
+    }
+}
+
+/* --- put_pages --- */
+
+static put_page *new_item(store_put *put, kvarve_error *err)
+{
+    put_page *item;
+
+    if (put->page_count == put->page_room) {
+        const size_t room = put->page_room == 0 ? 64 : 2 * put->page_room;
+        put_page **larger =
+            room > PUT_PAGES_MAX ? NULL : kvarve_reallocate(put->pages, room * sizeof *larger);
+
+        if (larger == NULL) {
+            (void)kvarve_fail(err, KVARVE_NO_MEMORY, "put: a list of %zu pages", room);
+            return NULL;
+        }
+        put->pages = larger;
+        put->page_room = room;
+    }
+    item = kvarve_allocate(sizeof *item);
+    if (item == NULL) {
+        (void)kvarve_fail(err, KVARVE_NO_MEMORY, "put: page %zu", put->page_count);
+        return NULL;
+    }
+    item->put = put;
+    kvarve_list_init(&item->watch);
+    put->pages[put->page_count++] = item;
+    return item;
+}
+
+/* What is to be listed: one page, for each rank. */
+typedef struct wanted_page {
+    uint32_t group;
+    uint32_t part;
+    uint64_t position;
+    uint64_t first_token;
+    uint64_t end;
+    uint32_t tokens;
+    uint32_t size;
+    bool is_span;
+    bool is_partial;
+    const page_key *key;
+} wanted_page;
+
+/* This put copies the page: a new one, or a damaged one again. */
+static void take_over_page(store_put *put, page *page, const wanted_page *wanted)
+{
+    store *store = put->store;
+
+    if (page->place.segment != 0) {
+        limbo_add_place(store, page->place, page->id != 0);
+        page->place = (page_place){0};
+    }
+    page_drop_slot(page);
+    page->state = PAGE_COPYING;
+    page->flash = FLASH_NONE;
+    page->size = wanted->size;
+    page->tokens = (uint32_t)wanted->end;
+    page->part = (uint16_t)wanted->part;
+    page->group = (uint8_t)wanted->group;
+    page->is_partial = wanted->is_partial;
+    page->is_verified = false;
+    page->owner = put;
+}
+
+static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uint16_t rank)
+{
+    store_put *put = list->put;
+    space *space = list->part->space;
+    const uint32_t public_group = put->name->public_of[list->space_index][wanted->group];
+    const page_digest *exact = NULL;
+    put_page *item;
+    page *page;
+
+    if (space->is_exact) {
+        exact = put_find_digest(put, public_rank(rank), public_group, wanted->position);
+        if (exact == NULL) {
+            return kvarve_fail(
+                list->err, KVARVE_INVALID,
+                "put: no digest for rank %d group %u position %llu of an exact namespace",
+                rank == RANK_ALL ? -1 : (int)rank, public_group,
+                (unsigned long long)wanted->position);
+        }
+    }
+    item = new_item(put, list->err);
+    if (item == NULL) {
+        return KVARVE_NO_MEMORY;
+    }
+    page = catalog_find_page(space, wanted->key, rank, exact);
+    if (page == NULL) {
+        if (exact != NULL && catalog_find_page(space, wanted->key, rank, NULL) != NULL) {
+            put->store->statistics.exact_variants++;
+        }
+        page = catalog_add_page(space, wanted->key, rank);
+        if (page == NULL) {
+            put->page_count--;
+            kvarve_release(item);
+            return kvarve_fail(list->err, KVARVE_NO_MEMORY, "put: a page");
+        }
+        take_over_page(put, page, wanted);
+        if (exact != NULL) {
+            page->digest = *exact; /* part of its identity from now on; checked when it is filled */
+        }
+    } else if (page->is_damaged && page->owner == NULL && page->io_count == 0) {
+        take_over_page(put, page, wanted);
+        page->has_digest = false;
+    }
+    page_hold(page);
+    item->page = page;
+    item->space_index = list->space_index;
+    item->position = wanted->position;
+    item->first_token = wanted->first_token;
+    item->tokens = wanted->tokens;
+    item->end = (uint32_t)wanted->end;
+    item->is_span = wanted->is_span;
+    item->copier = rank == RANK_ALL ? (uint32_t)(wanted->position % space->rank_count) : rank;
+    put_watch(item);
+    return KVARVE_OK;
+}
+
+static kvarve_status list_page(listing *list, const wanted_page *wanted)
+{
+    const space *space = list->part->space;
+    const bool is_replicated = (space->groups[wanted->group].flags & KVARVE_GROUP_REPLICATED) != 0;
+    kvarve_status status = KVARVE_OK;
+
+    if (is_replicated) {
+        return list_for_rank(list, wanted, RANK_ALL);
+    }
+    for (uint32_t rank = 0; rank < space->rank_count && status == KVARVE_OK; rank++) {
+        status = list_for_rank(list, wanted, (uint16_t)rank);
+    }
+    return status;
+}
+
+/* The page of a token group that ends at `end`, which began at a multiple of its span. */
+static wanted_page token_page(const kvarve_group *description, uint32_t group, uint64_t end)
+{
+    const uint64_t span = description->span_tokens;
+    const uint64_t position = (end - 1) / span;
+    const uint32_t tokens = (uint32_t)(end - position * span);
+    const bool is_short = tokens < span && (description->flags & KVARVE_GROUP_ROWS) != 0;
+
+    return (wanted_page){
+        .group = group,
+        .position = position,
+        .first_token = position * span,
+        .end = end,
+        .tokens = tokens,
+        .is_partial = tokens < span,
+        .size = is_short ? (uint32_t)((uint64_t)tokens * (description->page_bytes / span))
+                         : description->page_bytes,
+    };
+}
+
+/* Prefix groups after the chain: every page end up to the boundary. */
+static kvarve_status list_tree(listing *list)
+{
+    const space *space = list->part->space;
+    uint64_t end =
+        kvarve_max_u64(list->from, list->part->chain == NULL ? 0 : list->part->chain->tokens);
+    kvarve_status status = KVARVE_OK;
+
+    for (end = next_end(space, end); end <= list->boundary; end = next_end(space, end)) {
+        for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
+            const kvarve_group *group = &space->groups[g];
+            wanted_page wanted;
+            page_key key;
+
+            if (!is_prefix(group) || end % group->span_tokens != 0 ||
+                has_draft_variant(group, list->put, end, list->boundary)) {
+                continue;
+            }
+            wanted = token_page(group, g, end);
+            wanted.is_span = true;
+            wanted.key = &key;
+            status = key_at(list, end, g, 0, &key);
+            status = status == KVARVE_OK ? list_page(list, &wanted) : status;
+        }
+        if (status != KVARVE_OK) {
+            return status;
+        }
+    }
+    return KVARVE_OK;
+}
+
+static kvarve_status list_token_page(listing *list, uint32_t group, uint64_t end)
+{
+    wanted_page wanted = token_page(&list->part->space->groups[group], group, end);
+    page_key key;
+    kvarve_status status = key_at(list, end, group, 0, &key);
+
+    wanted.key = &key;
+    return status == KVARVE_OK ? list_page(list, &wanted) : status;
+}
+
+static kvarve_status list_window(listing *list, uint32_t group)
+{
+    const kvarve_group *description = &list->part->space->groups[group];
+    const uint64_t span = description->span_tokens;
+    const uint64_t boundary = list->boundary;
+    const uint64_t window = description->window_tokens;
+    uint64_t position = boundary > window ? (boundary - window) / span : 0;
+    kvarve_status status = KVARVE_OK;
+
+    for (; position * span < boundary && status == KVARVE_OK; position++) {
+        status = list_token_page(list, group, kvarve_min_u64((position + 1) * span, boundary));
+    }
+    return status;
+}
+
+/* Bytes of one rank's state of an endpoint or auxiliary group; 0: out of range. */
+static uint64_t state_size(const listing *list, uint32_t group, uint32_t rank)
+{
+    const store_put *put = list->put;
+    const kvarve_group *description = &list->part->space->groups[group];
+    const uint32_t public_group = put->name->public_of[list->space_index][group];
+    uint64_t size = description->page_bytes;
+
+    if ((description->flags & KVARVE_GROUP_VARIABLE) != 0) {
+        size = put->sizes == NULL
+                   ? 0
+                   : put->sizes[(uint64_t)rank * put->name->group_count + public_group];
+    }
+    return size > (uint64_t)description->page_bytes * KVARVE_PARTS_MAX ? 0 : size;
+}
+
+static kvarve_status list_state_of_rank(listing *list, uint32_t group, uint16_t rank, uint64_t size)
+{
+    const uint32_t page_bytes = list->part->space->groups[group].page_bytes;
+    kvarve_status status = KVARVE_OK;
+
+    if (size == 0) {
+        return kvarve_fail(list->err, KVARVE_INVALID,
+                           "put: the size of group %u must be 1 .. %llu bytes",
+                           list->put->name->public_of[list->space_index][group],
+                           (unsigned long long)page_bytes * KVARVE_PARTS_MAX);
+    }
+    for (uint64_t at = 0; at < size && status == KVARVE_OK; at += page_bytes) {
+        const wanted_page base = {
+            .group = group,
+            .part = (uint32_t)(at / page_bytes),
+            .position = at / page_bytes,
+            .end = list->boundary,
+            .size = (uint32_t)kvarve_min_u64(size - at, page_bytes),
+        };
+        wanted_page wanted = base;
+        page_key key;
+
+        status = key_at(list, list->boundary, group, wanted.part, &key);
+        wanted.key = &key;
+        status = status == KVARVE_OK ? list_for_rank(list, &wanted, rank) : status;
+    }
+    return status;
+}
+
+static kvarve_status list_state(listing *list, uint32_t group)
+{
+    const space *space = list->part->space;
+    kvarve_status status = KVARVE_OK;
+
+    if ((space->groups[group].flags & KVARVE_GROUP_REPLICATED) != 0) {
+        return list_state_of_rank(list, group, RANK_ALL, state_size(list, group, 0));
+    }
+    for (uint32_t rank = 0; rank < space->rank_count && status == KVARVE_OK; rank++) {
+        status = list_state_of_rank(list, group, (uint16_t)rank, state_size(list, group, rank));
+    }
+    return status;
+}
+
+static kvarve_status list_own(listing *list)
+{
+    const space *space = list->part->space;
+    kvarve_status status = KVARVE_OK;
+
+    for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
+        const kvarve_group *group = &space->groups[g];
+
+        if (group->page_class == KVARVE_CLASS_WINDOW) {
+            status = list_window(list, g);
+        } else if (!is_prefix(group)) {
+            status = list_state(list, g);
+        } else if (list->boundary % group->span_tokens != 0 ||
+                   has_draft_variant(group, list->put, list->boundary, list->boundary)) {
+            status = list_token_page(list, g, list->boundary);
+        }
+    }
+    return status;
+}
+
+static bool has_prefix_group(const space *space)
+{
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_prefix *prefix,
+                             uint64_t from, uint64_t boundary, bool has_own, kvarve_error *err)
+{
+    listing list = {.put = put,
+                    .part = &put->parts[space_index],
+                    .prefix = prefix,
+                    .space_index = space_index,
+                    .from = from,
+                    .boundary = boundary,
+                    .has_own = has_own,
+                    .err = err};
+    kvarve_status status = KVARVE_OK;
+
+    if (has_prefix_group(list.part->space)) {
+        if (from == 0) {
+            status = list.part->space->is_exact ? walk_chain(&list) : search_chain(&list);
+            shorten_damaged(list.part);
+            if (list.part->chain != NULL) {
+                span_hold(list.part->chain);
+            }
+        }
+        status = status == KVARVE_OK ? list_tree(&list) : status;
+    }
+    if (status == KVARVE_OK && has_own) {
+        status = list_own(&list);
+    }
+    return status;
+}
+
+/* Is this checkpoint, stored under the put's tokens, what the put is about to store? */
+static bool is_same_content(const store_put *put, uint8_t space_index, const checkpoint *candidate)
+{
+    const listing list = {.put = (store_put *)(uintptr_t)put,
+                          .part = (put_part *)(uintptr_t)&put->parts[space_index],
+                          .space_index = space_index};
+    uint32_t group = 0;
+
+    if (candidate->kind != put->kind || candidate->draft_tokens != put->draft_tokens ||
+        checkpoint_is_damaged(candidate, &group)) {
+        return false;
+    }
+    if (!candidate->space->is_exact) {
+        return true;
+    }
+    for (uint32_t i = 0; i < candidate->page_count; i++) {
+        const page *page = candidate->pages[i];
+        const kvarve_group *description = &candidate->space->groups[page->group];
+        const uint64_t position = description->page_class <= KVARVE_CLASS_WINDOW
+                                      ? (page->tokens - 1u) / description->span_tokens
+                                      : page->part;
+        const page_digest *announced = put_find_digest(
+            put, public_rank(page->rank), put->name->public_of[space_index][page->group], position);
+
+        if (announced == NULL || !page_digest_is_equal(announced, &page->digest)) {
+            return false;
+        }
+    }
+    for (const span *at = candidate->span; at != NULL; at = at->parent) {
+        if (!span_matches(&list, at)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+checkpoint *put_find_present(const store_put *put, uint8_t space_index)
+{
+    checkpoint *candidate = catalog_first_at(put->parts[space_index].space, put->token_digest);
+
+    while (candidate != NULL && !is_same_content(put, space_index, candidate)) {
+        candidate = catalog_next_at(candidate);
+    }
+    return candidate;
+}

@@ -1,0 +1,346 @@
+/*
+ * put_page.c - the life of a page from a rank's copy to flash, and who follows it.
+ *
+ *   COPYING -> HASHING -> SEALED        in the arena; HASHING is skipped when the digest is known
+ *   NONE -> WRITING -> WRITTEN          on flash; begins when the page is sealed
+ *
+ * Invariants
+ *   I1  A page has at most one owner, the put whose ranks copy it; it loses the owner when it is
+ * sealed. I2  While a put follows a page (watch), put.unsealed and put.unwritten count what the
+ * page still owes it. I3  A job in flight holds its page and counts in io_count: neither slot nor
+ * place is given away under it. A deadline abandons the put, never the job. I4  A page whose write
+ * failed is damaged: it is not found until a put copies it again.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/checked.h"
+#include "store/put_private.h"
+
+#define FLUSH_BYTES                                                                                \
+    (UINT64_C(4) << 20) /* sealed pages wait for this much company while digests are being taken   \
+                         */
+
+void put_watch(put_page *item)
+{
+    const page *page = item->page;
+
+    item->is_sealed = page->state == PAGE_SEALED;
+    item->is_written = item->is_sealed && page->flash == FLASH_WRITTEN;
+    item->put->unsealed += !item->is_sealed;
+    item->put->unwritten += !item->is_written;
+    if (!item->is_written) {
+        kvarve_list_append(&item->page->watchers, &item->watch);
+    }
+}
+
+void put_unwatch(put_page *item)
+{
+    kvarve_list_remove(&item->watch);
+    item->put->unsealed -= !item->is_sealed;
+    item->put->unwritten -= !item->is_written;
+    item->is_sealed = true;
+    item->is_written = true;
+}
+
+/* Tell everybody who follows the page; puts may advance, so the list is walked one step at a time.
+ */
+void put_page_changed(page *page)
+{
+    kvarve_list told;
+    kvarve_link *link;
+
+    page_hold(page);
+    kvarve_list_init(&told);
+    while ((link = kvarve_list_take_first(&page->watchers)) != NULL) {
+        kvarve_list_append(&told, link);
+    }
+    while ((link = kvarve_list_take_first(&told)) != NULL) {
+        put_page *item = KVARVE_LIST_ITEM(link, put_page, watch);
+        store_put *put = item->put;
+
+        if (!item->is_sealed && page->state == PAGE_SEALED) {
+            item->is_sealed = true;
+            put->unsealed--;
+        }
+        if (item->is_sealed && page->flash == FLASH_WRITTEN) {
+            item->is_written = true;
+            put->unwritten--;
+        } else {
+            kvarve_list_append(&page->watchers, link);
+        }
+        if (page->is_damaged) {
+            store_put_abort(put, KVARVE_REFUSED_IO);
+        } else {
+            put_advance(put);
+        }
+    }
+    page_unhold(page);
+}
+
+/* --- writing --- */
+
+typedef struct write_run {
+    segment_request request;
+    store *store;
+    segment_part *parts; /* context: the page */
+} write_run;
+
+static void finish_write(page *page, int result)
+{
+    KVARVE_ASSERT(page->io_count > 0);
+    page->io_count--;
+    if (result == 0) {
+        page->flash = FLASH_WRITTEN;
+    } else {
+        page->flash = FLASH_NONE;
+        page_mark_damaged(page); /* I4 */
+    }
+    room_page_resident(page);
+    put_page_changed(page);
+    page_unhold(page);
+}
+
+static void write_done(segment_request *request, void *context)
+{
+    write_run *run = context;
+    store *store = run->store;
+
+    for (size_t i = 0; i < request->part_count; i++) {
+        finish_write(run->parts[i].context, run->parts[i].result);
+    }
+    kvarve_release(run->parts);
+    kvarve_release(run);
+    put_give_room(store);
+    commit_start(store);
+}
+
+static write_run *make_run(store *store, size_t count)
+{
+    write_run *run = kvarve_allocate(sizeof *run);
+
+    if (run == NULL) {
+        return NULL;
+    }
+    run->store = store;
+    run->parts = kvarve_allocate_array(count, sizeof(segment_part));
+    if (run->parts == NULL) {
+        kvarve_release(run);
+        return NULL;
+    }
+    return run;
+}
+
+/* What the last 4 KiB block holds after the page's bytes would be another page's: clear it. */
+static void clear_padding(const store *store, const page *page)
+{
+    const uint64_t room = kvarve_round_up(page->size, KVARVE_IO_ALIGNMENT);
+
+    memset((char *)arena_address(store->arena, page->slot) + page->size, 0, room - page->size);
+}
+
+static void fail_unflushed(store *store)
+{
+    kvarve_link *link;
+
+    while ((link = kvarve_list_take_first(&store->unflushed)) != NULL) {
+        page *page = KVARVE_LIST_ITEM(link, struct page, lru);
+
+        page->io_count++; /* finish_write's */
+        finish_write(page, -1);
+    }
+    store->unflushed_bytes = 0;
+}
+
+/* Write all sealed pages that wait; not yet while digests are being taken and there are few. */
+void put_flush(store *store)
+{
+    size_t count = 0;
+    kvarve_link *link;
+    write_run *run;
+
+    if (kvarve_list_is_empty(&store->unflushed) ||
+        (store->hashing > 0 && store->unflushed_bytes < FLUSH_BYTES)) {
+        return;
+    }
+    KVARVE_LIST_FOREACH (link, &store->unflushed) {
+        count++;
+    }
+    run = store->is_failed ? NULL : make_run(store, count);
+    if (run == NULL) {
+        fail_unflushed(store);
+        return;
+    }
+    while ((link = kvarve_list_take_first(&store->unflushed)) != NULL) {
+        page *page = KVARVE_LIST_ITEM(link, struct page, lru);
+
+        clear_padding(store, page);
+        run->parts[run->request.part_count++] =
+            (segment_part){.place = page->place,
+                           .bytes = arena_address(store->arena, page->slot),
+                           .size = page->size,
+                           .context = page};
+        page->flash = FLASH_WRITING;
+        page->io_count++; /* I3; the hold is page_seal's */
+    }
+    store->unflushed_bytes = 0;
+    run->request.parts = run->parts;
+    run->request.done = write_done;
+    run->request.context = run;
+    if (segment_write(store->segments, &run->request, NULL) != KVARVE_OK) {
+        for (size_t i = 0; i < run->request.part_count; i++) {
+            run->parts[i].result = -1;
+        }
+        write_done(&run->request, run);
+    }
+}
+
+/* --- sealing --- */
+
+static void page_seal(page *page)
+{
+    store *store = page->space->store;
+
+    page->state = PAGE_SEALED;
+    page->has_digest = true;
+    page->is_verified = true;
+    page->owner = NULL; /* I1 */
+    page_clear_damaged(page);
+    arena_seal(store->arena, page->slot);
+    page_hold(page); /* until finish_write */
+    kvarve_list_append(&store->unflushed, &page->lru);
+    store->unflushed_bytes += page->size;
+    put_page_changed(page);
+}
+
+typedef struct hash_job {
+    kvarve_job job;
+    page *page;
+    const void *bytes;
+    uint32_t size;
+    page_digest digest;
+} hash_job;
+
+static void run_hash(kvarve_job *job)
+{
+    hash_job *hash = KVARVE_LIST_ITEM(job, hash_job, job);
+
+    hash->digest = page_digest_of(hash->bytes, hash->size);
+}
+
+/* The filled bytes are not those that were announced: the put that copied them can not be trusted.
+ */
+static void reject_page(page *page)
+{
+    store_put *owner = page->owner;
+
+    page->state = PAGE_COPYING;
+    if (owner != NULL) {
+        store_put_abort(owner, KVARVE_REFUSED_RANK_FAILED);
+    }
+}
+
+static void accept_digest(page *page, const page_digest *digest)
+{
+    if (page->space->is_exact && !page_digest_is_equal(&page->digest, digest)) {
+        reject_page(page);
+        return;
+    }
+    page->digest = *digest;
+    page_seal(page);
+}
+
+static void hash_done(kvarve_job *job)
+{
+    hash_job *hash = KVARVE_LIST_ITEM(job, hash_job, job);
+    page *page = hash->page;
+    store *store = page->space->store;
+
+    KVARVE_ASSERT(page->state == PAGE_HASHING);
+    page->io_count--;
+    store->hashing--;
+    accept_digest(page, &hash->digest);
+    page_unhold(page);
+    kvarve_release(hash);
+    put_flush(store);
+}
+
+void page_filled(page *page, const page_digest *digest)
+{
+    store *store = page->space->store;
+    hash_job *hash;
+
+    KVARVE_ASSERT(page->state == PAGE_COPYING && page->slot != ARENA_NONE);
+    if (digest != NULL) {
+        accept_digest(page, digest);
+        return;
+    }
+    hash = kvarve_allocate(sizeof *hash);
+    if (hash == NULL) {
+        reject_page(page);
+        return;
+    }
+    if (arena_state(store->arena, page->slot) == SLOT_RESERVED) {
+        arena_fill(store->arena, page->slot);
+    }
+    page->state = PAGE_HASHING;
+    page->io_count++;
+    page_hold(page);
+    store->hashing++;
+    hash->page = page;
+    hash->bytes = arena_address(store->arena, page->slot);
+    hash->size = page->size;
+    hash->job.lane = KVARVE_LANE_COPY;
+    hash->job.run = run_hash;
+    hash->job.done = hash_done;
+    store->env.executor->submit(store->env.executor, &hash->job);
+}
+
+/* --- giving up --- */
+
+/* A slot that a rank of `put` may still be copying into: kept until no copy runs. */
+static void keep_orphan(store_put *put, arena_slot slot)
+{
+    orphan_slot *orphan = kvarve_allocate(sizeof *orphan);
+
+    if (orphan != NULL) {
+        orphan->slot = slot;
+        kvarve_list_append(&put->orphans, &orphan->link);
+    } /* without memory the slot stays reserved until the store is closed: safe */
+}
+
+static put_page *next_waiter(const page *page, const store_put *not_this)
+{
+    kvarve_link *link;
+
+    KVARVE_LIST_FOREACH (link, &page->watchers) {
+        put_page *item = KVARVE_LIST_ITEM(link, put_page, watch);
+
+        if (item->put != not_this && item->put->state != KVARVE_PUT_ABORTED) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+void put_abandon_page(put_page *item)
+{
+    page *page = item->page;
+    store_put *put = item->put;
+    put_page *waiter;
+
+    if (page->owner != put || page->state != PAGE_COPYING) {
+        return;
+    }
+    if (put->copies > 0 && page->slot != ARENA_NONE) {
+        keep_orphan(put, page->slot);
+        page->slot = ARENA_NONE;
+    }
+    waiter = next_waiter(page, put);
+    page->owner = waiter == NULL ? NULL : waiter->put;
+    page->has_digest = false;
+    if (waiter != NULL) {
+        put_take_over(waiter);
+    }
+}

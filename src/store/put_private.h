@@ -1,0 +1,39 @@
+/* put_private.h - what put.c, put_list.c and put_page.c share. */
+#ifndef KVARVE_STORE_PUT_PRIVATE_H
+#define KVARVE_STORE_PUT_PRIVATE_H
+
+#include "store/store_private.h"
+
+/* put_list.c */
+kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests, size_t count,
+                              kvarve_error *err);
+const page_digest *put_find_digest(const store_put *put, uint32_t rank, uint32_t group,
+                                   uint64_t position);
+/* List the pages of one space for ends in (from, boundary]; on failure what was listed stays for
+ * the abort. */
+kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_prefix *prefix,
+                             uint64_t from, uint64_t boundary, bool has_own, kvarve_error *err);
+/* A stored, undamaged checkpoint with the put's tokens, kind, draft length and (exact) bytes; or
+ * NULL. */
+checkpoint *put_find_present(const store_put *put, uint8_t space_index);
+
+/* put_page.c: the life of a page from COPY to flash */
+void put_watch(put_page *item);   /* count and follow a page that was just listed */
+void put_unwatch(put_page *item); /* stop following it */
+/* The bytes in `page`'s slot are complete; `digest` NULL: take it in the pool. */
+void page_filled(page *page, const page_digest *digest);
+/* Submit the writes of sealed pages that wait for them. */
+void put_flush(store *store);
+/* The put's claim on a page it was copying ends: the oldest other put takes over, or the page goes.
+ */
+void put_abandon_page(put_page *item);
+
+/* put.c */
+void put_take_over(put_page *item); /* its put owns the page now: find room, ask the rank to copy */
+void put_advance(store_put *put);   /* publish, queue, as far as it can go now */
+
+/* A page end by layout (put_list.c), also for find. */
+uint64_t space_last_end(const space *space, uint64_t at);
+uint32_t space_naming_group(const space *space, uint64_t end);
+
+#endif
