@@ -79,6 +79,7 @@ static uint32_t next_free(const chunk_map *map, uint32_t from)
             return map->count;
         }
         left = map->words[word];
+        KVARVE_ASSERT(left != 0); /* I1 */
     }
     return word * WORD_BITS + (uint32_t)__builtin_ctzll(left);
 }

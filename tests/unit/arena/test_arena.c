@@ -282,6 +282,23 @@ static void test_arena__at_most_an_eighth_is_left_over_in_a_large_arena(void **s
     arena_close(arena);
 }
 
+static void test_arena__smallest_zone_serves_where_the_best_one_does_not_fit(void **state)
+{
+    kvarve_arena *arena = open_arena(64 * MIB);
+    arena_slot slots[256], slot;
+
+    (void)state;
+    for (int i = 0; i < 256; i++) {
+        slots[i] = reserve(arena, 256 * KIB);
+    }
+    for (int i = 0; i < 256; i += 2) { /* no two neighbours are free */
+        assert_true(arena_drop(arena, slots[i]));
+    }
+    assert_int_equal(arena_offset(arena, reserve(arena, 132 * KIB)), 4096);
+    assert_int_equal(arena_reserve(arena, 300 * KIB, &slot), KVARVE_BUSY);
+    arena_close(arena);
+}
+
 static void test_arena__could_hold_is_what_an_empty_arena_holds(void **state)
 {
     static uint32_t sizes[4096];
@@ -490,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_arena__small_slots_of_one_size_share_a_chunk),
         cmocka_unit_test(test_arena__partly_used_zone_goes_first_and_empty_one_goes_back),
         cmocka_unit_test(test_arena__at_most_an_eighth_is_left_over_in_a_large_arena),
+        cmocka_unit_test(test_arena__smallest_zone_serves_where_the_best_one_does_not_fit),
         cmocka_unit_test(test_arena__could_hold_is_what_an_empty_arena_holds),
         cmocka_unit_test(test_arena__rest_is_room_when_it_is_populated),
         cmocka_unit_test(test_arena__short_memory_stops_populating_and_larger_slots_never_fit),

@@ -290,6 +290,7 @@ static void test_transfer__bad_pages_are_refused_before_a_byte_is_touched(void *
     check_refused(&page, size + 1, "not 1153");
     page.tokens = 9;
     check_refused(&page, size, "9 tokens");
+    assert_int_equal(transfer_check_page(&group, &page, NULL), KVARVE_INVALID);
     page.tokens = 0;
     check_refused(&page, 0, "0 tokens");
     page = page_of(9, 8);
