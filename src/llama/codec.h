@@ -40,15 +40,16 @@
 
 #include "kvarve/error.h"
 
-#define LLAMA_MEMORY_MAX      UINT64_C(67108864) /* bytes held by one slot or writer */
-#define LLAMA_TOKENS_MAX      UINT64_C(16777216) /* tokens of one file */
-#define LLAMA_CHECKPOINTS_MAX 4096               /* checkpoints of one file */
-#define LLAMA_LAYERS_MAX      4096               /* rows of one kind in one part */
-#define LLAMA_ROW_BYTES_MAX   UINT64_C(1048576)  /* bytes of one token in one K or V row */
-#define LLAMA_STREAMS_MAX     4096               /* streams of one cache */
-#define LLAMA_SPAN_UNIT       64                 /* spans are multiples of this many tokens */
-#define LLAMA_PAGE_BYTES_MAX  UINT64_C(33554432) /* bytes of one page */
-#define LLAMA_ENDPOINT_HEAD   48                 /* bytes before an endpoint's payload */
+#define LLAMA_MEMORY_MAX      UINT64_C(67108864)   /* bytes held by one slot or writer */
+#define LLAMA_TOKENS_MAX      UINT64_C(16777216)   /* tokens of one file */
+#define LLAMA_CHECKPOINTS_MAX 4096                 /* checkpoints of one file */
+#define LLAMA_LAYERS_MAX      1024                 /* layers of one part */
+#define LLAMA_ROW_BYTES_MAX   UINT64_C(1048576)    /* bytes of one token in one K or V row */
+#define LLAMA_STATE_BYTES_MAX UINT64_C(4294967296) /* bytes of one recurrent row */
+#define LLAMA_STREAMS_MAX     4096                 /* streams of one cache */
+#define LLAMA_SPAN_UNIT       64                   /* spans are multiples of this many tokens */
+#define LLAMA_PAGE_BYTES_MAX  UINT64_C(33554432)   /* bytes of one page */
+#define LLAMA_ENDPOINT_HEAD   48                   /* bytes before an endpoint's payload */
 
 /* Where bytes come from. `read` fills all of `bytes` or returns a negative errno. */
 typedef struct llama_input {
