@@ -1,10 +1,10 @@
 /*
- * hash.h - the digests of this project, and nothing else: SHA-256 for identities, XXH3-128 for
- * bytes.
+ * hash.h - digests and nothing else: SHA-256 for identities, XXH3-128 for bytes.
  *
  * SHA-256 comes from OpenSSL's libcrypto (low-level contexts: they use the CPU's SHA instructions
- * and copy by assignment), XXH3 from libxxhash, dispatched to the CPU. Pure: no allocation, no
- * global state that a caller could see. Threads: any; one state is used by one thread at a time.
+ * and copy by assignment), XXH3 from libxxhash and, joined with a copy, from here. Pure: no
+ * allocation, no global state that a caller could see. Threads: any; one state is used by one
+ * thread at a time.
  */
 #ifndef KVARVE_HASH_HASH_H
 #define KVARVE_HASH_HASH_H
@@ -51,16 +51,21 @@ void sha256_chain_digest(const sha256_chain *chain, uint8_t out[SHA256_SIZE]);
  */
 size_t sha256_pad(uint8_t *end, uint64_t message_size);
 
-/* The XXH3-128 of bytes (seed 0). Stored and printed as the 16 bytes of its canonical (big-endian)
- * form. */
+/*
+ * The XXH3-128 of bytes (seed 0). Stored and printed as the 16 bytes of its canonical (big-endian)
+ * form.
+ */
 typedef struct page_digest {
     uint8_t bytes[16];
 } page_digest;
 
 page_digest page_digest_of(const void *bytes, size_t size);
 
-/* Copy `size` bytes from `from` to `to` in steps of at most 16 KiB and digest what was copied. No
- * overlap. */
+/*
+ * Copy `size` bytes from `from` to `to` and digest what arrived in `to`: each byte is read once, so
+ * a source that changes meanwhile is noticed. No overlap. Large copies go past the cache; they are
+ * fastest where `to` is 32-byte aligned, then 16-byte aligned.
+ */
 page_digest page_digest_copy(void *to, const void *from, size_t size);
 
 /* The same in pieces: begin, then any number of update or copy, then end. */

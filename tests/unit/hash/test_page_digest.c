@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "hash/hash.h"
+#include "hash/stripes_private.h"
 
 #define SIZE_MAX_TESTED ((size_t)200000)
 
@@ -66,27 +67,80 @@ static const size_t sizes[] = {0,     1,     3,     4,      8,      9,     16,  
 
 static void test_page_digest__equals_the_plain_functions_whole_and_copied(void **state)
 {
+    static const size_t places[] = {0, 16, 32, 48, 1, 8, 63}; /* of the destination in a line */
     uint8_t *bytes = make_bytes(SIZE_MAX_TESTED + 64);
-    uint8_t *copy = kvarve_allocate(SIZE_MAX_TESTED + 128);
+    uint8_t *copy = kvarve_allocate(SIZE_MAX_TESTED + 256);
+    uint8_t *line = copy + 64 - (uintptr_t)copy % 64;
 
     (void)state;
     assert_non_null(copy);
     for (size_t i = 0; i < SIZES; i++) {
-        for (size_t shift = 0; shift < 64; shift += 7) {
-            const page_digest expected = plain_digest(bytes + shift, sizes[i]);
-            const page_digest whole = page_digest_of(bytes + shift, sizes[i]);
-            uint8_t *to = copy + (shift * 5) % 64;
+        for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+            const uint8_t *from = bytes + 5 * k;
+            uint8_t *to = line + places[k];
+            const page_digest expected = plain_digest(from, sizes[i]);
+            const page_digest whole = page_digest_of(from, sizes[i]);
             page_digest copied;
 
+            memset(to, 0, sizes[i]);
             to[sizes[i]] = 0xa5;
-            copied = page_digest_copy(to, bytes + shift, sizes[i]);
+            copied = page_digest_copy(to, from, sizes[i]);
             assert_true(page_digest_is_equal(&whole, &expected));
             assert_true(page_digest_is_equal(&copied, &expected));
-            assert_memory_equal(to, bytes + shift, sizes[i]);
+            assert_memory_equal(to, from, sizes[i]);
             assert_int_equal(to[sizes[i]], 0xa5);
         }
     }
     kvarve_release(copy);
+    kvarve_release(bytes);
+}
+
+static void test_stripes__plain_words_and_vectors_agree(void **state)
+{
+    static const size_t counts[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000};
+    uint8_t *bytes = make_bytes(1000 * 64 + 1);
+    uint8_t *copy = kvarve_allocate(1000 * 64 + 1);
+    stripes_state plain;
+    stripes_state chosen;
+
+    (void)state;
+    assert_non_null(copy);
+    stripes_init(&plain);
+    stripes_init(&chosen);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        memset(copy, 0, 1000 * 64);
+        stripes_take_plain(&plain, copy, bytes + 1, counts[i]);
+        assert_memory_equal(copy, bytes + 1, counts[i] * 64);
+        stripes_take(&chosen, i % 2 == 0 ? copy : NULL, bytes + 1, counts[i]);
+        assert_memory_equal(plain.lanes, chosen.lanes, sizeof plain.lanes);
+        assert_int_equal(plain.in_block, chosen.in_block);
+        stripes_take_plain(&plain, NULL, bytes, counts[i]);
+        stripes_take(&chosen, copy, bytes, counts[i]);
+        assert_memory_equal(copy, bytes, counts[i] * 64);
+    }
+    assert_memory_equal(plain.lanes, chosen.lanes, sizeof plain.lanes);
+    kvarve_release(copy);
+    kvarve_release(bytes);
+}
+
+static void test_page_digest__every_length_up_to_some_blocks_in_two_pieces(void **state)
+{
+    uint8_t *bytes = make_bytes(2600);
+    uint8_t copy[2600];
+
+    (void)state;
+    for (size_t size = 0; size <= 2600; size++) {
+        const size_t cut = size * 7 % (size + 1);
+        const page_digest expected = plain_digest(bytes, size);
+        page_digest_state work;
+        page_digest digest;
+
+        page_digest_begin(&work);
+        page_digest_update_copy(&work, copy, bytes, cut);
+        page_digest_update(&work, bytes + cut, size - cut);
+        digest = page_digest_end(&work);
+        assert_true(page_digest_is_equal(&digest, &expected));
+    }
     kvarve_release(bytes);
 }
 
@@ -147,6 +201,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page_digest__published_value_of_nothing_matches),
         cmocka_unit_test(test_page_digest__equals_the_plain_functions_whole_and_copied),
+        cmocka_unit_test(test_stripes__plain_words_and_vectors_agree),
+        cmocka_unit_test(test_page_digest__every_length_up_to_some_blocks_in_two_pieces),
         cmocka_unit_test(test_page_digest__pieces_give_the_digest_of_the_whole),
         cmocka_unit_test(test_page_digest__one_bit_changes_it),
     };
