@@ -123,9 +123,10 @@ static int query_number(kvarve_index *index, const char *sql, int64_t *out)
     }
     if (rc == SQLITE_ROW) {
         *out = sqlite3_column_int64(statement, 0);
+        rc = sqlite3_step(statement);
     }
     (void)sqlite3_finalize(statement);
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /* What has to hold before the first byte of the file is read. */
@@ -223,9 +224,10 @@ static kvarve_status enter_log_mode(kvarve_index *index, kvarve_error *err)
     if (rc == SQLITE_ROW) {
         answer = (const char *)sqlite3_column_text(statement, 0);
         is_on = answer != NULL && strcmp(answer, "wal") == 0;
+        rc = sqlite3_step(statement); /* the change is committed only here, after the answer */
     }
     (void)sqlite3_finalize(statement);
-    if (rc != SQLITE_ROW) {
+    if (rc != SQLITE_DONE) {
         return index_fail(index, rc, "turn on the log of", err);
     }
     return is_on ? KVARVE_OK
@@ -328,12 +330,12 @@ static kvarve_status enter_database(kvarve_index *index, kvarve_error *err)
     if (rc != SQLITE_OK) {
         return index_fail(index, rc, "configure", err);
     }
-    status = enter_log_mode(index, err);
+    status = is_new ? KVARVE_OK : check_schema(index, err);
+    if (status == KVARVE_OK) {
+        status = enter_log_mode(index, err);
+    }
     if (status == KVARVE_OK && is_new) {
         status = make_schema(index, err);
-    }
-    if (status == KVARVE_OK) {
-        status = check_schema(index, err);
     }
     if (status == KVARVE_OK) {
         status = prepare_statements(index, err);
@@ -364,6 +366,10 @@ static kvarve_status open_database(kvarve_index *index, kvarve_error *err)
         return index_fail(index, rc, "open", err);
     }
     status = enter_database(index, err);
+    if (status == KVARVE_OK && index->vfs.has_failed_sync) {
+        /* SQLite passes over some failures of its clean-up; what they lost may be needed. */
+        status = index_fail(index, SQLITE_IOERR_FSYNC, "sync", err);
+    }
     (void)sqlite3_wal_hook(index->database, on_commit, index);
     index->frames = atomic_load(&index->vfs.log_bytes) / INDEX_FRAME_BYTES; /* at most */
     return status;

@@ -118,6 +118,9 @@ static int write_and_commit(kvarve_index *index, const index_transaction *transa
     if (rc == SQLITE_OK) {
         rc = run_statement(index->statements[INDEX_COMMIT]);
     }
+    if (rc == SQLITE_OK && index->vfs.has_failed_sync) {
+        rc = SQLITE_IOERR_FSYNC; /* T1, whatever SQLite made of it */
+    }
     return rc;
 }
 

@@ -261,11 +261,14 @@ static int open_fd(index_vfs *vfs, const char *path, bool is_log, kvarve_fd *out
     kvarve_io *io = vfs->env->io;
     int rc;
 
+    rc = io->ops->open(io, path, vfs->is_read_only ? KVARVE_OPEN_READ : 0, 0, out_fd);
+    if (rc != -ENOENT) {
+        return rc;
+    }
     if (!vfs->is_read_only) {
         return io->ops->open(io, path, KVARVE_OPEN_CREATE, FILE_MODE, out_fd);
     }
-    rc = io->ops->open(io, path, KVARVE_OPEN_READ, 0, out_fd);
-    if (rc == -ENOENT && is_log) {
+    if (is_log) {
         *out_fd = NO_FD; /* V4: it reads as empty and is not made */
         return 0;
     }
