@@ -196,9 +196,10 @@ static void move(part_cursor *cursor, uint8_t *bytes, size_t size, move_directio
 {
     while (size > 0) {
         const size_t step = (size_t)kvarve_min_u64(cursor->part->iov_len - cursor->at, size);
-        uint8_t *here = (uint8_t *)cursor->part->iov_base + cursor->at;
 
-        if (step > 0) {
+        if (step > 0) { /* an empty part may be NULL */
+            uint8_t *here = (uint8_t *)cursor->part->iov_base + cursor->at;
+
             if (direction == FROM_PARTS) {
                 memcpy(bytes, here, step);
             } else if (direction == TO_PARTS) {
@@ -206,10 +207,10 @@ static void move(part_cursor *cursor, uint8_t *bytes, size_t size, move_directio
             } else {
                 memset(here, 0, step);
             }
+            bytes = direction == ZEROS_TO_PARTS ? NULL : bytes + step;
+            cursor->at += step;
+            size -= step;
         }
-        cursor->at += step;
-        bytes += direction == ZEROS_TO_PARTS ? 0 : step;
-        size -= step;
         if (cursor->at == cursor->part->iov_len) {
             cursor->part++;
             cursor->at = 0;
