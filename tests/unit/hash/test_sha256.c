@@ -96,8 +96,8 @@ static void test_hex__text_comes_back(void **state)
 
 static void test_hex__anything_else_is_refused(void **state)
 {
-    static const char *const bad[] = {"",   "0",  "0g",   "g0",  "0A",
-                                      "A0", " 0", "00 0", "000", "00\3770"};
+    static const char *const bad[] = {"",     "0",    "000",  "00g0", "000g", "00A0",   "000A",
+                                      "0:00", "/000", "`000", " 000", "00 0", "00\3770"};
     uint8_t out[2];
 
     (void)state;

@@ -242,13 +242,17 @@ static void test_prefix__the_largest_token_is_taken(void **state)
 
 static void test_prefix__more_tokens_than_the_limit_are_refused(void **state)
 {
+    static const size_t counts[] = {(size_t)KVARVE_PREFIX_TOKENS_MAX - 299,
+                                    (size_t)KVARVE_PREFIX_TOKENS_MAX, SIZE_MAX};
     kvarve_prefix *prefix = make_prefix(tokens, 300);
 
     (void)state;
-    assert_int_equal(
-        kvarve_prefix_append(prefix, tokens, (size_t)KVARVE_PREFIX_TOKENS_MAX - 299, NULL),
-        KVARVE_INVALID);
-    assert_int_equal(kvarve_prefix_append(prefix, tokens, SIZE_MAX, NULL), KVARVE_INVALID);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        kvarve_error err = {0};
+
+        assert_int_equal(kvarve_prefix_append(prefix, tokens, counts[i], &err), KVARVE_INVALID);
+        assert_non_null(strstr(err.text, "a prefix holds at most 16777216"));
+    }
     assert_is_prefix_of_tokens(prefix, 300);
     kvarve_prefix_free(prefix);
 }
@@ -407,8 +411,9 @@ static void test_prefix__bad_runs_and_bad_text_beside_runs_change_nothing(void *
     (void)state;
     memcpy(text, tokens, sizeof text);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(kvarve_prefix_append_media(prefix, text, 100, bad[i], 2, NULL),
+        assert_int_equal(kvarve_prefix_append_media(prefix, text, 100, bad[i], 2, &err),
                          KVARVE_INVALID);
+        assert_non_null(strstr(err.text, "append tokens: medium "));
         assert_is_prefix_of_tokens(prefix, 600);
     }
     text[50] = KVARVE_TOKEN_LIMIT;
