@@ -64,6 +64,7 @@ static inline void sample_page(uint64_t *state, const batch *record, batch_page 
     page->group = (uint8_t)sample_below(state, FORMAT_GROUPS_MAX);
     page->namespace_index = (uint8_t)sample_below(state, record->namespace_count);
     page->is_partial = (uint8_t)sample_below(state, 2);
+    page->is_exact = (uint8_t)sample_below(state, 2);
 }
 
 /* Fill `count` references from *at on; returns where they begin. */
