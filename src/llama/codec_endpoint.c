@@ -194,7 +194,7 @@ static kvarve_status write_cells(const llama_file *file, llama_piece part, const
 
     while (part.size > 0) {
         llama_piece step = {.offset = part.offset,
-                            .size = (size_t)kvarve_min_u64(part.size, LLAMA_SCRATCH)};
+                            .size = (size_t)kvarve_min_u64(part.size, file->scratch_size)};
 
         memcpy(file->scratch, from, step.size);
         set_sequence(file->scratch, step, cell_bytes, sequence);

@@ -4,9 +4,9 @@
  * The text has one line for each part and one for each run of equal rows, numbers in decimal:
  *
  *   llama-state 4
- *   prefix EXTENDED TRANSPOSED KEYS VALUES      then `row TYPE ELEMENT BYTES REPEAT` lines
- *   window EXTENDED TRANSPOSED KEYS VALUES      the same
- *   recurrent LAYERS_TOTAL ROWS                 the same
+ *   prefix EXTENDED TRANSPOSED LAYERS      then `row TYPE ELEMENT BYTES REPEAT` lines: K, then V
+ *   window EXTENDED TRANSPOSED LAYERS      the same
+ *   recurrent LAYERS_TOTAL ROWS            the same: R, then S
  *
  * Invariant: a layout has exactly one text. Decoding encodes again and compares, so no second
  * spelling (order of lines, leading zeros, runs cut in two) is ever an identity.
@@ -73,9 +73,8 @@ static bool rows_are_equal(const llama_row *a, const llama_row *b, uint32_t coun
 bool llama_attention_is_equal(const llama_attention *a, const llama_attention *b)
 {
     return a->is_present == b->is_present && a->is_extended == b->is_extended &&
-           a->is_transposed == b->is_transposed && a->key_count == b->key_count &&
-           a->value_count == b->value_count &&
-           rows_are_equal(a->rows, b->rows, a->key_count + a->value_count);
+           a->is_transposed == b->is_transposed && a->layer_count == b->layer_count &&
+           rows_are_equal(a->rows, b->rows, 2 * a->layer_count);
 }
 
 bool llama_recurrent_is_equal(const llama_recurrent *a, const llama_recurrent *b)
@@ -108,8 +107,7 @@ uint64_t llama_cell_bytes(const llama_attention *attention)
 
 uint64_t llama_attention_rest(const llama_attention *attention, uint64_t cell_count)
 {
-    return LLAMA_ROWS_HEAD +
-           LLAMA_ROW_HEAD * ((uint64_t)attention->key_count + attention->value_count) +
+    return LLAMA_ROWS_HEAD + LLAMA_ROW_HEAD * ((uint64_t)2 * attention->layer_count) +
            cell_count * attention->token_bytes;
 }
 
@@ -176,9 +174,9 @@ static void text_add_attention(text_out *out, const char *name, const llama_atte
     if (!attention->is_present) {
         return;
     }
-    text_add(out, "%s %d %d %" PRIu32 " %" PRIu32 "\n", name, attention->is_extended,
-             attention->is_transposed, attention->key_count, attention->value_count);
-    text_add_rows(out, attention->rows, attention->key_count + attention->value_count);
+    text_add(out, "%s %d %d %" PRIu32 "\n", name, attention->is_extended, attention->is_transposed,
+             attention->layer_count);
+    text_add_rows(out, attention->rows, 2 * attention->layer_count);
 }
 
 static void layout_text(const llama_layout *layout, text_out *out)
@@ -305,10 +303,10 @@ static kvarve_status text_take_rows(text_in *in, uint32_t count, uint64_t bytes_
 /* Elements have a size in transposed V alone, and there they must. */
 static bool elements_are_valid(const llama_attention *attention)
 {
-    uint32_t count = attention->key_count + attention->value_count;
+    uint32_t count = 2 * attention->layer_count;
 
     for (uint32_t i = 0; i < count; i++) {
-        bool is_transposed = attention->is_transposed && i >= attention->key_count;
+        bool is_transposed = attention->is_transposed && i >= attention->layer_count;
 
         if (is_transposed != (attention->rows[i].element_bytes != 0)) {
             return false;
@@ -319,27 +317,25 @@ static bool elements_are_valid(const llama_attention *attention)
 
 static kvarve_status text_take_attention(text_in *in, const char *name, llama_attention *attention)
 {
-    uint64_t extended, transposed, keys, values;
+    uint64_t extended, transposed, layers;
     kvarve_status status;
 
     if (!text_take_word(in, name)) {
         return KVARVE_OK;
     }
     if (!text_take_number(in, 1, &extended) || !text_take_number(in, 1, &transposed) ||
-        !text_take_number(in, LLAMA_LAYERS_MAX, &keys) || !text_take_number(in, keys, &values) ||
-        !text_take_end(in) || (values != 0 && values != keys)) {
+        !text_take_number(in, LLAMA_LAYERS_MAX, &layers) || !text_take_end(in)) {
         return text_bad(in);
     }
-    status = text_take_rows(in, (uint32_t)(keys + values), LLAMA_ROW_BYTES_MAX, &attention->rows);
+    status = text_take_rows(in, (uint32_t)(2 * layers), LLAMA_ROW_BYTES_MAX, &attention->rows);
     if (status != KVARVE_OK) {
         return status;
     }
     attention->is_present = true;
     attention->is_extended = extended != 0;
     attention->is_transposed = transposed != 0;
-    attention->key_count = (uint32_t)keys;
-    attention->value_count = (uint32_t)values;
-    attention->token_bytes = llama_rows_sum(attention->rows, (uint32_t)(keys + values));
+    attention->layer_count = (uint32_t)layers;
+    attention->token_bytes = llama_rows_sum(attention->rows, (uint32_t)(2 * layers));
     return elements_are_valid(attention) ? KVARVE_OK : text_bad(in);
 }
 

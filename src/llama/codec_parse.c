@@ -56,7 +56,7 @@ static kvarve_status check_tokens(slot_parser *parser)
     kvarve_status status;
 
     for (uint64_t first = 0; first < parser->slot->tokens; first += many) {
-        many = kvarve_min_u64(parser->slot->tokens - first, LLAMA_SCRATCH / 4);
+        many = kvarve_min_u64(parser->slot->tokens - first, parser->file.scratch_size / 4);
         status = parser_take(parser, bytes, (size_t)(many * 4), "tokens");
         if (status != KVARVE_OK) {
             return status;
@@ -240,10 +240,10 @@ static kvarve_status parse_partial(slot_parser *parser, llama_part part,
     const llama_layout *known = slot->layout[part];
     llama_layout own = {0};
     state_found found;
-    cell_shape shape = {known->window.is_extended, known->window.value_count > 0};
+    state_kind kind = {
+        .is_blob = true, .is_partial = true, .is_extended = known->window.is_extended};
     uint64_t tokens = place->endpoint.tokens;
-    kvarve_status status = parser_state(
-        parser, shape, (state_kind){.is_blob = true, .is_partial = true}, &own, &found);
+    kvarve_status status = parser_state(parser, kind, &own, &found);
 
     if (status != KVARVE_OK) {
         llama_layout_clear(&own);
@@ -471,7 +471,8 @@ static kvarve_status parse_file(llama_slot *slot, kvarve_error *err)
     state_found found;
     kvarve_status status;
 
-    parser.file = (llama_file){.input = &slot->input, .scratch = slot->scratch};
+    parser.file = (llama_file){
+        .input = &slot->input, .scratch = slot->scratch, .scratch_size = slot->scratch_size};
     if (slot->input.size > FILE_BYTES_MAX) {
         return kvarve_fail(err, KVARVE_UNSUPPORTED,
                            "slot file of %" PRIu64 " bytes, at most %" PRIu64, slot->input.size,
@@ -497,7 +498,8 @@ kvarve_status llama_slot_open(const llama_input *input, llama_slot **out, kvarve
         return kvarve_fail(err, KVARVE_NO_MEMORY, "no memory for a slot file");
     }
     slot->input = *input;
-    slot->scratch = kvarve_allocate(LLAMA_SCRATCH);
+    slot->scratch_size = llama_scratch_size(input->size);
+    slot->scratch = kvarve_allocate((size_t)slot->scratch_size);
     if (slot->scratch == NULL) {
         llama_slot_close(slot);
         return kvarve_fail(err, KVARVE_NO_MEMORY, "no memory to read a slot file");

@@ -13,12 +13,6 @@ typedef struct slot_parser {
     kvarve_error *err;
 } slot_parser;
 
-/* What a file does not say about an attention part. */
-typedef struct cell_shape {
-    bool is_extended;
-    bool has_values;
-} cell_shape;
-
 typedef struct attention_found {
     llama_attention_place place;
     llama_streams streams;
@@ -38,6 +32,7 @@ typedef struct state_found {
 typedef struct state_kind {
     bool is_blob;
     bool is_partial;
+    bool is_extended; /* its cells have the M-RoPE words, which the file does not say */
 } state_kind;
 
 /* KVARVE_CORRUPT: `what`, and where. */
@@ -55,12 +50,13 @@ KVARVE_NODISCARD kvarve_status parser_take_u32(slot_parser *parser, uint32_t *ou
 KVARVE_NODISCARD kvarve_status parser_take_u64(slot_parser *parser, uint64_t *out,
                                                const char *what);
 /*
- * One state in one shape, up to its end. In a partial one the only attention part is the window's.
+ * One state, up to its end. In a partial one the only attention part is the window's.
  * `layout` is zeroed before; its rows are the caller's afterwards, whatever the answer.
  */
-KVARVE_NODISCARD kvarve_status parser_state(slot_parser *parser, cell_shape shape, state_kind kind,
+KVARVE_NODISCARD kvarve_status parser_state(slot_parser *parser, state_kind kind,
                                             llama_layout *layout, state_found *found);
-/* A flags-0 state whose shape is not known. *out_layout is the caller's. */
+/* A flags-0 state of which it is not known whether its cells have the M-RoPE words. *out_layout is
+ * the caller's. */
 KVARVE_NODISCARD kvarve_status parser_unknown_state(slot_parser *parser, bool is_blob,
                                                     llama_layout **out_layout,
                                                     state_found *out_found);

@@ -20,8 +20,9 @@
 #define LLAMA_FILE_HEAD        24 /* magic, version, count, -1, 1, n_tokens */
 #define LLAMA_ELEMENT_MAX      16 /* bytes of one element of transposed V */
 
-/* Bytes of the one buffer through which rows and cells move. */
-#define LLAMA_SCRATCH UINT64_C(4194304)
+/* Bytes of the one buffer through which rows and cells move, at most and at least. */
+#define LLAMA_SCRATCH     UINT64_C(4194304)
+#define LLAMA_SCRATCH_MIN UINT64_C(65536)
 
 /* One layer's K, V, R or S row. */
 typedef struct llama_row {
@@ -31,13 +32,12 @@ typedef struct llama_row {
     uint64_t offset;        /* sum of `bytes` of the rows before it */
 } llama_row;
 
-/* One attention part: key_count K rows, then value_count (key_count or 0) V rows. */
+/* One attention part: a K row for each layer, then a V row for each. */
 typedef struct llama_attention {
     bool is_present;
     bool is_extended;
     bool is_transposed;
-    uint32_t key_count;
-    uint32_t value_count;
+    uint32_t layer_count;
     uint64_t token_bytes;
     llama_row *rows; /* owned; NULL when there are no layers */
 } llama_attention;
@@ -100,14 +100,16 @@ struct llama_slot {
     llama_checkpoint_place *checkpoints; /* owned */
     uint32_t checkpoint_count;
     uint32_t checkpoint_room;
-    uint8_t *scratch; /* owned, LLAMA_SCRATCH bytes */
+    uint8_t *scratch; /* owned, scratch_size bytes */
+    uint64_t scratch_size;
 };
 
 /* Bytes to or from a file: exactly one of the two is set. */
 typedef struct llama_file {
     const llama_input *input;
     const llama_output *output;
-    uint8_t *scratch; /* LLAMA_SCRATCH bytes */
+    uint8_t *scratch;
+    uint64_t scratch_size; /* see llama_scratch_size */
 } llama_file;
 
 /* ---- codec_layout.c ---- */
@@ -127,6 +129,12 @@ llama_endpoint llama_layout_endpoint(const llama_layout *layout, uint64_t tokens
                                      uint32_t window_cells);
 
 /* ---- codec_transfer.c ---- */
+
+/*
+ * A scratch that is large enough for a file whose largest part has `bytes`: one row of one token,
+ * and 65536 elements of transposed V, always fit.
+ */
+uint64_t llama_scratch_size(uint64_t bytes);
 
 KVARVE_NODISCARD kvarve_status llama_file_read(const llama_file *file, void *bytes, size_t size,
                                                uint64_t offset, kvarve_error *err);

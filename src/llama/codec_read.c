@@ -15,7 +15,8 @@
 
 static llama_file slot_file(const llama_slot *slot)
 {
-    return (llama_file){.input = &slot->input, .scratch = slot->scratch};
+    return (llama_file){
+        .input = &slot->input, .scratch = slot->scratch, .scratch_size = slot->scratch_size};
 }
 
 uint64_t llama_slot_size(const llama_slot *slot)
@@ -45,7 +46,7 @@ kvarve_status llama_slot_read_tokens(llama_slot *slot, uint64_t first, size_t co
                            count, slot->tokens);
     }
     for (uint64_t done = 0; done < count; done += many) {
-        many = kvarve_min_u64(count - done, LLAMA_SCRATCH / 4);
+        many = kvarve_min_u64(count - done, slot->scratch_size / 4);
         status = llama_file_read(&file, slot->scratch, (size_t)(many * 4),
                                  LLAMA_FILE_HEAD + (first + done) * 4, err);
         if (status != KVARVE_OK) {

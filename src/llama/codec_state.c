@@ -1,9 +1,9 @@
 /*
  * codec_state.c - parse one sequence state: attention parts, a recurrent part, and their shapes.
  *
- * A state does not say whether its cells have the M-RoPE words, whether values are kept, nor how
- * many recurrent rows there are: the shapes that are known are tried, and the one that explains the
- * state is taken. Two that do would be an unknown layout.
+ * A state does not say whether its cells have the M-RoPE words, nor how many recurrent rows there
+ * are. Both kinds of cells are tried, and the one that explains the state is taken; two that do
+ * would be an unknown layout. Rows go on while the next word is a type.
  *
  * Invariants: I1 to I3 of codec_parse.c.
  * Threads: one per slot. Ownership: attempts own their layouts until one is taken.
@@ -119,7 +119,7 @@ static bool cells_are_valid(const uint8_t *cells, uint64_t many, uint64_t stride
 static kvarve_status compare_tokens(slot_parser *parser, const uint8_t *cells, uint64_t many,
                                     uint64_t first, attention_found *found)
 {
-    uint8_t *tokens = parser->slot->scratch + LLAMA_SCRATCH / 2;
+    uint8_t *tokens = parser->slot->scratch + parser->slot->scratch_size / 2;
     kvarve_status status;
 
     if (first >= parser->slot->tokens || many > parser->slot->tokens - first) {
@@ -136,11 +136,11 @@ static kvarve_status compare_tokens(slot_parser *parser, const uint8_t *cells, u
     return status;
 }
 
-static kvarve_status parse_cells(slot_parser *parser, cell_shape shape, uint64_t count,
+static kvarve_status parse_cells(slot_parser *parser, bool is_extended, uint64_t count,
                                  attention_found *found)
 {
     uint8_t *cells = parser->slot->scratch;
-    uint64_t stride = shape.is_extended ? LLAMA_CELL_EXTENDED : LLAMA_CELL;
+    uint64_t stride = is_extended ? LLAMA_CELL_EXTENDED : LLAMA_CELL;
     uint64_t many;
     kvarve_status status = KVARVE_OK;
 
@@ -152,12 +152,12 @@ static kvarve_status parse_cells(slot_parser *parser, cell_shape shape, uint64_t
         return parser_skip(parser, count * stride, "cells");
     }
     for (uint64_t first = 0; first < count && status == KVARVE_OK; first += many) {
-        many = kvarve_min_u64(count - first, LLAMA_SCRATCH / 2 / stride);
+        many = kvarve_min_u64(count - first, parser->slot->scratch_size / 2 / stride);
         status = parser_take(parser, cells, (size_t)(many * stride), "cells");
         if (status == KVARVE_OK && !cells_are_valid(cells, many, stride, first, found)) {
             return parser_corrupt(parser, "cells of more than one sequence");
         }
-        if (status == KVARVE_OK && shape.is_extended) {
+        if (status == KVARVE_OK && is_extended) {
             status = compare_tokens(parser, cells, many, first, found);
         }
     }
@@ -205,10 +205,10 @@ static kvarve_status parse_rows(slot_parser *parser, uint64_t cell_count,
 {
     kvarve_status status = KVARVE_OK;
 
-    for (uint32_t i = 0; i < attention->key_count + attention->value_count; i++) {
+    for (uint32_t i = 0; i < 2 * attention->layer_count; i++) {
         llama_row *row = &attention->rows[i];
 
-        status = attention->is_transposed && i >= attention->key_count
+        status = attention->is_transposed && i >= attention->layer_count
                      ? take_transposed(parser, row)
                      : take_row(parser, LLAMA_ROW_BYTES_MAX, row);
         if (status == KVARVE_OK && row->bytes == 0) {
@@ -221,12 +221,11 @@ static kvarve_status parse_rows(slot_parser *parser, uint64_t cell_count,
             return status;
         }
     }
-    attention->token_bytes =
-        llama_rows_sum(attention->rows, attention->key_count + attention->value_count);
+    attention->token_bytes = llama_rows_sum(attention->rows, 2 * attention->layer_count);
     return KVARVE_OK;
 }
 
-static kvarve_status parse_attention_rest(slot_parser *parser, cell_shape shape,
+static kvarve_status parse_attention_rest(slot_parser *parser, bool is_extended,
                                           attention_found *found, llama_attention *attention)
 {
     uint8_t head[LLAMA_ROWS_HEAD];
@@ -243,10 +242,9 @@ static kvarve_status parse_attention_rest(slot_parser *parser, cell_shape shape,
         (uint64_t)layers * LLAMA_ROW_HEAD > parser_left(parser)) {
         return parser_corrupt(parser, "no known head of an attention part");
     }
-    attention->is_extended = shape.is_extended;
+    attention->is_extended = is_extended;
     attention->is_transposed = llama_load32(head) == 1;
-    attention->key_count = layers;
-    attention->value_count = shape.has_values ? layers : 0;
+    attention->layer_count = layers;
     if (layers > 0) {
         attention->rows = kvarve_allocate_array((size_t)layers * 2, sizeof(llama_row));
         if (attention->rows == NULL) {
@@ -257,7 +255,7 @@ static kvarve_status parse_attention_rest(slot_parser *parser, cell_shape shape,
     return parse_rows(parser, found->place.cell_count, attention);
 }
 
-static kvarve_status parse_attention(slot_parser *parser, cell_shape shape, attention_found *found,
+static kvarve_status parse_attention(slot_parser *parser, bool is_extended, attention_found *found,
                                      llama_attention *attention)
 {
     uint32_t streams;
@@ -286,9 +284,9 @@ static kvarve_status parse_attention(slot_parser *parser, cell_shape shape, atte
         }
         has_cells = true;
         found->streams.index = i;
-        status = parse_cells(parser, shape, cells, found);
+        status = parse_cells(parser, is_extended, cells, found);
         if (status == KVARVE_OK) {
-            status = parse_attention_rest(parser, shape, found, attention);
+            status = parse_attention_rest(parser, is_extended, found, attention);
         }
         if (status != KVARVE_OK) {
             return status;
@@ -411,7 +409,7 @@ static kvarve_status peek_part(const slot_parser *parser, bool is_blob, next_par
     return KVARVE_OK;
 }
 
-static kvarve_status parse_state_part(slot_parser *parser, next_part next, cell_shape shape,
+static kvarve_status parse_state_part(slot_parser *parser, next_part next, bool is_extended,
                                       llama_layout *layout, state_found *found)
 {
     if (layout->recurrent.is_present) {
@@ -421,17 +419,17 @@ static kvarve_status parse_state_part(slot_parser *parser, next_part next, cell_
         return parse_recurrent(parser, found, &layout->recurrent);
     }
     if (!layout->prefix.is_present) {
-        return parse_attention(parser, shape, &found->prefix, &layout->prefix);
+        return parse_attention(parser, is_extended, &found->prefix, &layout->prefix);
     }
     if (!layout->window.is_present) {
-        return parse_attention(parser, shape, &found->window, &layout->window);
+        return parse_attention(parser, is_extended, &found->window, &layout->window);
     }
     return parser_corrupt(parser, "bytes after the state");
 }
 
-/* One state in one shape. In a partial one the only attention part is the window's. */
-kvarve_status parser_state(slot_parser *parser, cell_shape shape, state_kind kind,
-                           llama_layout *layout, state_found *found)
+/* In a partial state the only attention part is the window's. */
+kvarve_status parser_state(slot_parser *parser, state_kind kind, llama_layout *layout,
+                           state_found *found)
 {
     next_part next = NEXT_END;
     kvarve_status status;
@@ -441,7 +439,7 @@ kvarve_status parser_state(slot_parser *parser, cell_shape shape, state_kind kin
     do {
         status = peek_part(parser, kind.is_blob, &next);
         if (status == KVARVE_OK && next != NEXT_END) {
-            status = parse_state_part(parser, next, shape, layout, found);
+            status = parse_state_part(parser, next, kind.is_extended, layout, found);
         }
     } while (status == KVARVE_OK && next != NEXT_END);
     if (kind.is_partial) {
@@ -452,87 +450,81 @@ kvarve_status parser_state(slot_parser *parser, cell_shape shape, state_kind kin
     return status;
 }
 
-/* An attempt at one shape. */
-typedef struct shape_attempt {
-    llama_layout layout; /* its rows are owned */
+/* An attempt at one kind of cells. */
+typedef struct state_attempt {
+    llama_layout layout; /* its rows are owned; none after a failure */
     state_found found;
     uint64_t end;
+    kvarve_status status;
     kvarve_error err;
-} shape_attempt;
+} state_attempt;
 
-static kvarve_status attempt_shape(const slot_parser *parser, cell_shape shape, bool is_blob,
-                                   shape_attempt *out)
+static void attempt(const slot_parser *parser, state_kind kind, state_attempt *out)
 {
     slot_parser own = *parser;
-    kvarve_status status;
 
     own.err = &out->err;
-    status = parser_state(&own, shape, (state_kind){.is_blob = is_blob}, &out->layout, &out->found);
+    out->status = parser_state(&own, kind, &out->layout, &out->found);
     out->end = own.at;
-    if (status != KVARVE_OK) {
+    if (out->status != KVARVE_OK) {
         llama_layout_clear(&out->layout);
     }
-    return status;
 }
 
-/* Both kinds of cells, with or without values. *out_fits: how many explain the state. */
-static kvarve_status attempt_both(slot_parser *parser, bool has_values, bool is_blob,
-                                  shape_attempt *best, int *out_fits)
+/* The one that explains the state; of two that fail, the one that got furthest. */
+static int better(const state_attempt attempts[2])
 {
-    shape_attempt own[2];
-    kvarve_status status[2];
-    int chosen;
-
-    memset(own, 0, sizeof(own));
-    for (int i = 0; i < 2; i++) {
-        status[i] =
-            attempt_shape(parser, (cell_shape){.is_extended = i == 1, .has_values = has_values},
-                          is_blob, &own[i]);
-        if (status[i] == KVARVE_IO || status[i] == KVARVE_NO_MEMORY) {
-            *best = own[i];
-            llama_layout_clear(&own[0].layout);
-            llama_layout_clear(&best->layout);
-            return status[i];
-        }
+    if (attempts[0].status == KVARVE_OK || attempts[1].status == KVARVE_OK) {
+        return attempts[0].status == KVARVE_OK ? 0 : 1;
     }
-    *out_fits = (status[0] == KVARVE_OK) + (status[1] == KVARVE_OK);
-    if (*out_fits == 2 && llama_layout_is_equal(&own[0].layout, &own[1].layout)) {
-        /* Without attention there is nothing in which the two could differ. */
-        *out_fits = 1;
-    }
-    chosen = status[0] == KVARVE_OK || (status[1] != KVARVE_OK && own[0].end >= own[1].end) ? 0 : 1;
-    *best = own[chosen];
-    llama_layout_clear(&own[1 - chosen].layout);
-    return status[chosen];
+    return attempts[0].end >= attempts[1].end ? 0 : 1;
 }
 
-/* Find the shape of a state; the one that got furthest explains the failure. */
-kvarve_status parser_unknown_state(slot_parser *parser, bool is_blob, llama_layout **out_layout,
-                                   state_found *out_found)
+static kvarve_status take_attempt(slot_parser *parser, state_attempt *chosen,
+                                  llama_layout **out_layout, state_found *out_found)
 {
-    shape_attempt best, second;
-    int fits = 0;
     llama_layout *layout;
-    kvarve_status status = attempt_both(parser, true, is_blob, &best, &fits);
 
-    if (status == KVARVE_CORRUPT) {
-        status = attempt_both(parser, false, is_blob, &second, &fits);
-        best = status == KVARVE_OK || second.end > best.end ? second : best;
-    }
-    if (status != KVARVE_OK) {
-        return kvarve_fail(parser->err, best.err.status, "%s", best.err.text);
+    if (chosen->status != KVARVE_OK) {
+        if (parser->err != NULL) {
+            *parser->err = chosen->err;
+        }
+        return chosen->status;
     }
     layout = kvarve_allocate(sizeof(*layout));
     if (layout == NULL) {
-        llama_layout_clear(&best.layout);
+        llama_layout_clear(&chosen->layout);
         return kvarve_fail(parser->err, KVARVE_NO_MEMORY, "no memory for a layout");
     }
-    if (fits > 1) {
+    *layout = chosen->layout;
+    *out_layout = layout;
+    *out_found = chosen->found;
+    parser->at = chosen->end;
+    return KVARVE_OK;
+}
+
+kvarve_status parser_unknown_state(slot_parser *parser, bool is_blob, llama_layout **out_layout,
+                                   state_found *out_found)
+{
+    state_attempt attempts[2];
+    int chosen;
+
+    memset(attempts, 0, sizeof(attempts));
+    attempt(parser, (state_kind){.is_blob = is_blob}, &attempts[0]);
+    attempt(parser, (state_kind){.is_blob = is_blob, .is_extended = true}, &attempts[1]);
+    chosen = better(attempts);
+    for (int i = 0; i < 2; i++) {
+        /* That one of them could not be tried is not an answer about the file. */
+        if (attempts[i].status == KVARVE_IO || attempts[i].status == KVARVE_NO_MEMORY) {
+            llama_layout_clear(&attempts[1 - i].layout);
+            chosen = i;
+            break;
+        }
+    }
+    if (attempts[0].status == KVARVE_OK && attempts[1].status == KVARVE_OK &&
+        !llama_layout_is_equal(&attempts[0].layout, &attempts[1].layout)) {
         parser_set_whole(parser->slot, "more than one layout explains the state");
     }
-    *layout = best.layout;
-    *out_layout = layout;
-    *out_found = best.found;
-    parser->at = best.end;
-    return KVARVE_OK;
+    llama_layout_clear(&attempts[1 - chosen].layout);
+    return take_attempt(parser, &attempts[chosen], out_layout, out_found);
 }

@@ -6,7 +6,7 @@
  * the buffer, so that a step of the file is long however short the pages are. Transposed V lies
  * element by element in the file: a step takes some elements of a range of tokens.
  *
- * Invariants: no byte outside the given tokens' rows is touched; steps never exceed LLAMA_SCRATCH.
+ * Invariants: no byte outside the given tokens' rows is touched; steps never exceed the scratch.
  * Threads and ownership: none, on the caller's memory.
  */
 #include "llama/codec.h"
@@ -19,8 +19,13 @@
 #include "base/fail.h"
 #include "llama/codec_private.h"
 
-/* Most tokens of one step of transposed V: 16 bytes each leave room for four elements at least. */
+/* Most tokens of one step of transposed V: at 16 bytes each a quarter of the largest scratch. */
 #define TRANSPOSED_TOKENS_MAX UINT64_C(65536)
+
+uint64_t llama_scratch_size(uint64_t bytes)
+{
+    return kvarve_max_u64(kvarve_min_u64(bytes, LLAMA_SCRATCH), LLAMA_SCRATCH_MIN);
+}
 
 kvarve_status llama_file_read(const llama_file *file, void *bytes, size_t size, uint64_t offset,
                               kvarve_error *err)
@@ -144,7 +149,7 @@ static void move_run(const page_run *run, const row_step *step, bool to_page)
 static kvarve_status move_bytes(const llama_file *file, uint8_t *bytes, uint64_t size,
                                 uint64_t offset, kvarve_error *err)
 {
-    KVARVE_ASSERT(size <= LLAMA_SCRATCH);
+    KVARVE_ASSERT(size <= file->scratch_size);
     return file->input != NULL ? llama_file_read(file, bytes, (size_t)size, offset, err)
                                : llama_file_write(file, bytes, (size_t)size, offset, err);
 }
@@ -193,7 +198,7 @@ static kvarve_status move_elements(const page_run *run, uint64_t first, uint64_t
 {
     uint64_t size = run->row->element_bytes;
     uint64_t elements = run->row->bytes / size;
-    uint64_t most = LLAMA_SCRATCH / (tokens * size);
+    uint64_t most = run->file->scratch_size / (tokens * size);
     kvarve_status status = KVARVE_OK;
 
     for (uint64_t i = 0; i < elements && status == KVARVE_OK; i += most) {
@@ -209,7 +214,8 @@ static kvarve_status move_row(const page_run *run, kvarve_error *err)
     const llama_page *last = &run->pages[run->count - 1];
     uint64_t end = last->first + last->count;
     bool is_transposed = run->row->element_bytes != 0;
-    uint64_t most = is_transposed ? TRANSPOSED_TOKENS_MAX : LLAMA_SCRATCH / run->row->bytes;
+    uint64_t most =
+        is_transposed ? TRANSPOSED_TOKENS_MAX : run->file->scratch_size / run->row->bytes;
     kvarve_status status = KVARVE_OK;
 
     for (uint64_t first = run->pages[0].first; first < end && status == KVARVE_OK; first += most) {
@@ -240,7 +246,7 @@ kvarve_status llama_move_pages(const llama_file *file, const llama_attention *at
                                const llama_attention_place *place, const llama_page *pages,
                                size_t count, kvarve_error *err)
 {
-    uint32_t rows = attention->key_count + attention->value_count;
+    uint32_t rows = 2 * attention->layer_count;
     page_run run = {.file = file, .cell_count = place->cell_count};
     kvarve_status status;
 

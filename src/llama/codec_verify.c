@@ -24,17 +24,15 @@
 #define BATCH_BYTES UINT64_C(16777216)
 #define BATCH_PAGES 512
 
-/* Bytes of an endpoint at a time; in LLAMA_SCRATCH that a page buffer always has. */
-#define ENDPOINT_BYTES UINT64_C(4194304)
-
 typedef struct slot_verification {
     llama_slot *slot;
     const llama_visitor *visitor;
     uint32_t span;
     llama_writer *writer;
     llama_plan_checkpoint *checkpoints; /* owned */
-    uint8_t *pages;                     /* owned */
-    uint8_t *compared;                  /* owned, LLAMA_SCRATCH bytes */
+    uint8_t *pages;                     /* owned; for pieces of endpoints as well */
+    uint64_t pages_size;
+    uint8_t *compared; /* owned, as large as the slot's scratch */
     bool is_different;
     uint64_t different_at;
     llama_page batch[BATCH_PAGES];
@@ -50,7 +48,7 @@ static int compare_write(void *context, const void *bytes, size_t size, uint64_t
     int result;
 
     for (size_t done = 0; done < size; done += many) {
-        many = (size_t)kvarve_min_u64(size - done, LLAMA_SCRATCH);
+        many = (size_t)kvarve_min_u64(size - done, verification->slot->scratch_size);
         if (offset + done > input->size || many > input->size - offset - done) {
             result = -EILSEQ;
         } else {
@@ -82,7 +80,7 @@ static kvarve_status read_tokens(void *context, uint64_t first, size_t count, ui
 static size_t make_batch(slot_verification *verification, uint64_t first, uint64_t token_bytes)
 {
     uint64_t page_bytes = verification->span * token_bytes;
-    uint64_t most = kvarve_max_u64(BATCH_BYTES / page_bytes, 1);
+    uint64_t most = kvarve_max_u64(verification->pages_size / page_bytes, 1);
     uint64_t tokens = verification->slot->tokens;
     size_t count = 0;
 
@@ -159,7 +157,7 @@ static kvarve_status verify_endpoint(slot_verification *verification, llama_endp
     for (uint64_t offset = 0; offset < end && status == KVARVE_OK; offset += many) {
         uint8_t *bytes = verification->pages;
 
-        many = kvarve_min_u64(end - offset, ENDPOINT_BYTES);
+        many = kvarve_min_u64(end - offset, verification->pages_size);
         status =
             llama_slot_read_endpoint(verification->slot, name, offset, (size_t)many, bytes, err);
         if (status == KVARVE_OK) {
@@ -223,7 +221,7 @@ static kvarve_status open_writer(slot_verification *verification, kvarve_error *
 static kvarve_status allocate_buffers(slot_verification *verification, kvarve_error *err)
 {
     llama_slot *slot = verification->slot;
-    uint64_t bytes = BATCH_BYTES;
+    uint64_t bytes = kvarve_min_u64(slot->input.size, BATCH_BYTES);
 
     for (int part = 0; part < LLAMA_PARTS; part++) {
         if (slot->layout[part] != NULL) {
@@ -237,8 +235,9 @@ static kvarve_status allocate_buffers(slot_verification *verification, kvarve_er
                            " bytes, at most %" PRIu64,
                            verification->span, bytes, LLAMA_PAGE_BYTES_MAX);
     }
+    verification->pages_size = bytes;
     verification->pages = kvarve_allocate((size_t)bytes);
-    verification->compared = kvarve_allocate(LLAMA_SCRATCH);
+    verification->compared = kvarve_allocate((size_t)slot->scratch_size);
     verification->checkpoints = kvarve_allocate_array((size_t)slot->checkpoint_count + 1,
                                                       sizeof(*verification->checkpoints));
     if (verification->pages == NULL || verification->compared == NULL ||

@@ -309,11 +309,11 @@ static kvarve_status add_prefix(llama_writer *writer, llama_part part, kvarve_er
     }
     writer->prefix[part].rest_at = writer->at;
     llama_store32(head, attention->is_transposed);
-    llama_store32(head + 4, attention->key_count);
+    llama_store32(head + 4, attention->layer_count);
     if (status == KVARVE_OK) {
         status = add(writer, head, sizeof(head), err);
     }
-    for (uint32_t i = 0; i < attention->key_count + attention->value_count; i++) {
+    for (uint32_t i = 0; i < 2 * attention->layer_count; i++) {
         if (status == KVARVE_OK) {
             status = add_row(writer, &attention->rows[i], err);
         }
@@ -499,7 +499,18 @@ static kvarve_status walk(llama_writer *writer, kvarve_error *err)
 
 static kvarve_status allocate_parts(llama_writer *writer)
 {
-    writer->file.scratch = kvarve_allocate(LLAMA_SCRATCH);
+    uint64_t largest = 0;
+
+    for (int part = 0; part < LLAMA_PARTS; part++) {
+        const llama_layout *layout = writer->plan.layout[part];
+
+        if (layout != NULL) {
+            largest =
+                kvarve_max_u64(largest, writer->plan.token_count * layout->prefix.token_bytes);
+        }
+    }
+    writer->file.scratch_size = llama_scratch_size(largest);
+    writer->file.scratch = kvarve_allocate((size_t)writer->file.scratch_size);
     if (writer->file.scratch == NULL) {
         return KVARVE_NO_MEMORY;
     }

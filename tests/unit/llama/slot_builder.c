@@ -131,9 +131,7 @@ static void put_attention(slot_builder *builder, const build_attention *attentio
             put_u64(builder, attention->key_bytes);
             put_noise(builder, count * attention->key_bytes);
         }
-        if (!attention->has_no_values) {
-            put_values(builder, attention, count);
-        }
+        put_values(builder, attention, count);
     }
 }
 
@@ -327,9 +325,6 @@ static const struct {
                     .key_bytes = 2,
                     .value_type = 24,
                     .value_bytes = 3}}},
-    {"keys alone",
-     {.tokens = 66,
-      .main.full = {.layers = 3, .has_no_values = true, .key_type = 1, .key_bytes = 6}}},
     {"M-RoPE", {.tokens = 130, .main.full = F16_EXTENDED(2, 8)}},
     {"four streams",
      {.tokens = 70, .main.full = F16(2, 8), .stream_count = 4, .stream_index = 2, .sequence = 2}},

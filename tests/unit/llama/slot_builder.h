@@ -17,7 +17,6 @@ typedef struct build_attention {
     uint32_t layers; /* 0: this part is absent */
     bool is_extended;
     bool is_transposed;
-    bool has_no_values;
     uint32_t key_type;
     uint64_t key_bytes;
     uint32_t value_type;
