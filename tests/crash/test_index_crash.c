@@ -23,7 +23,7 @@
 
 #include "unit/index/index_kit.h"
 
-#define SEEDS        4u
+#define SEEDS        3u
 #define STEP_COUNT   (sizeof scenario / sizeof scenario[0])
 #define SMALL_FRAMES 9u
 #define SMALL_LOG    (UINT64_C(20) * INDEX_FRAME_BYTES)
@@ -306,7 +306,7 @@ static void test_index_crash__fault_then_power_cut(void **state)
     for (size_t i = 0; i < 2; i++) {
         world_report report = {.fault_reached = true};
 
-        for (uint64_t step = 0; report.fault_reached; step += 3) {
+        for (uint64_t step = 0; report.fault_reached; step += 4) {
             bool is_cut = true;
 
             for (uint64_t cut = 0; is_cut; cut += 5) {
