@@ -17,6 +17,7 @@
 #include "base/fail.h"
 #include "store/store_private.h"
 
+#define USED_BITS   16  /* of a recency value, below the checkpoint number */
 #define FILTER_FROM 32u /* checkpoints in a bucket from which on it has a filter */
 
 static uint64_t first_8(const uint8_t *bytes)
@@ -545,6 +546,17 @@ static void bucket_remove(checkpoint *checkpoint)
 
 /* --- checkpoints --- */
 
+/*
+ * Recency is told in checkpoint numbers, which only grow: later than every checkpoint that exists,
+ * and among uses at one number in their order. A checkpoint that was never used again is as recent
+ * as its number.
+ */
+static uint64_t use_now(store *store)
+{
+    return (store->next_commit_checkpoint << USED_BITS) +
+           (store->use_clock++ & ((1u << USED_BITS) - 1));
+}
+
 checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
 {
     checkpoint *made = kvarve_allocate(sizeof *made + facts->page_count * sizeof(page *));
@@ -558,7 +570,7 @@ checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
     made->id = facts->id;
     memcpy(made->token_digest, facts->token_digest, 32);
     made->tail_hash = facts->tail_hash;
-    made->number = facts->number != 0 ? facts->number : store->next_checkpoint++;
+    made->number = facts->number;
     made->span = facts->span;
     made->parent = facts->parent;
     made->created_s = facts->created_s;
@@ -579,7 +591,7 @@ checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
     table_add(&store->by_digest, &made->digest_link, digest_hash(made->space, made->token_digest));
     bucket_insert(bucket, made);
     kvarve_list_append(&store->recency, &made->lru);
-    made->used = ++store->use_clock;
+    made->used = facts->number != 0 ? facts->number << USED_BITS : use_now(store);
     made->space->checkpoint_count++;
     return made;
 }
@@ -627,7 +639,7 @@ void catalog_touch(checkpoint *checkpoint)
 {
     store *store = checkpoint->space->store;
 
-    checkpoint->used = ++store->use_clock;
+    checkpoint->used = use_now(store);
     kvarve_list_remove(&checkpoint->lru);
     kvarve_list_append(&store->recency, &checkpoint->lru);
     if (!checkpoint->is_recency_dirty && !store->is_read_only) {

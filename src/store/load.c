@@ -40,7 +40,6 @@ struct catalog_loader {
     uint64_t *dropped; /* sorted in finish */
     size_t dropped_count;
     size_t dropped_room;
-    uint64_t used_max;
 };
 
 catalog_loader *loader_create(store *store)
@@ -340,7 +339,7 @@ static void count_ids(store *store, const batch *batch)
     store->next_sequence = kvarve_max_u64(store->next_sequence, batch->sequence + 1);
     store->next_page = kvarve_max_u64(store->next_page, page);
     store->next_span = kvarve_max_u64(store->next_span, span);
-    store->next_checkpoint = kvarve_max_u64(store->next_checkpoint, checkpoint);
+    store->next_commit_checkpoint = kvarve_max_u64(store->next_commit_checkpoint, checkpoint);
 }
 
 kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_error *err)
@@ -408,7 +407,6 @@ void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used)
 
     if (loaded != NULL && loaded->checkpoints[at] != NULL) {
         loaded->checkpoints[at]->used = used;
-        loader->used_max = kvarve_max_u64(loader->used_max, used);
     }
 }
 
@@ -624,7 +622,6 @@ static kvarve_status order_recency(catalog_loader *loader, kvarve_error *err)
 
 kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err)
 {
-    store *store = loader->store;
     kvarve_status status = finish_drops(loader, err);
 
     if (status != KVARVE_OK) {
@@ -633,6 +630,5 @@ kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err)
     finish_carriers(loader);
     pair_companions(loader);
     release_loader_counts(loader);
-    store->use_clock = kvarve_max_u64(store->use_clock, loader->used_max);
     return order_recency(loader, err);
 }

@@ -29,6 +29,7 @@ void put_watch(put_page *item)
     item->is_sealed = page->state == PAGE_SEALED;
     item->is_written = item->is_sealed && page->flash == FLASH_WRITTEN;
     item->put->unsealed += !item->is_sealed;
+    item->put->ranks[item->copier].unsealed += !item->is_sealed;
     item->put->unwritten += !item->is_written;
     if (!item->is_written) {
         kvarve_list_append(&item->page->watchers, &item->watch);
@@ -39,6 +40,7 @@ void put_unwatch(put_page *item)
 {
     kvarve_list_remove(&item->watch);
     item->put->unsealed -= !item->is_sealed;
+    item->put->ranks[item->copier].unsealed -= !item->is_sealed;
     item->put->unwritten -= !item->is_written;
     item->is_sealed = true;
     item->is_written = true;
@@ -63,6 +65,7 @@ void put_page_changed(page *page)
         if (!item->is_sealed && page->state == PAGE_SEALED) {
             item->is_sealed = true;
             put->unsealed--;
+            put->ranks[item->copier].unsealed--;
         }
         if (item->is_sealed && page->flash == FLASH_WRITTEN) {
             item->is_written = true;

@@ -55,6 +55,7 @@ struct tombstone {
     uint64_t checkpoint;
     batch_row *of;
     batch_row *carrier; /* NULL: none yet */
+    bool is_in_commit;
 };
 
 struct space {
@@ -118,9 +119,11 @@ struct page {
     bool has_digest;
     bool is_verified; /* the arena's bytes were checked, or digested there */
     bool is_damaged;
-    uint64_t id;           /* in its newest record; 0: none */
-    batch_row *batch;      /* that record's batch; NULL: a commit has to record it */
-    batch_row *aliases[2]; /* older records of the same page that references may name */
+    bool is_loading;        /* a read into its slot is in flight */
+    uint64_t id;            /* in its newest record; 0: none */
+    batch_row *batch;       /* that record's batch; NULL: a commit has to record it */
+    batch_row *pending_row; /* of a commit in flight */
+    batch_row *aliases[2];  /* older records of the same page that references may name */
     uint32_t references;
     uint32_t holds;
     uint32_t io_count;    /* reads, writes and hashes in flight on its slot or place */
@@ -136,7 +139,8 @@ struct span {
     space *space;
     span *parent;
     uint64_t id;
-    batch_row *batch; /* NULL: a commit has to record it */
+    batch_row *batch;       /* NULL: a commit has to record it */
+    batch_row *pending_row; /* of a commit in flight */
     uint32_t tokens;
     uint32_t references;
     uint32_t holds;
@@ -204,6 +208,7 @@ struct put_page {
     bool is_span;   /* belongs to the tree; else the checkpoint's own */
     bool is_sealed; /* counted as such by its put */
     bool is_written;
+    bool is_new_room; /* slot and place were reserved in this attempt */
 };
 
 typedef struct put_part {
@@ -218,6 +223,12 @@ typedef struct orphan_slot {
     arena_slot slot;
 } orphan_slot;
 
+typedef struct rank_state {
+    uint32_t unsealed; /* pages it copies that are not sealed */
+    bool is_acked;
+    bool is_told; /* SOURCE_RELEASED was sent */
+} rank_state;
+
 struct store_put {
     kvarve_link link;  /* store.puts, oldest first */
     kvarve_link queue; /* store.waiting_room, store.commit_queue or a commit's list */
@@ -231,7 +242,6 @@ struct store_put {
     bool is_open;      /* an open put that was not closed yet */
     bool is_released;  /* the caller has let go */
     bool has_told_end; /* DURABLE or ABORTED was sent */
-    bool is_staging;   /* its pages wait for room */
     bool drops_on_wait;
     uint8_t kind;
     uint32_t acked_count;
@@ -241,15 +251,17 @@ struct store_put {
     uint8_t token_digest[32];
     uint8_t chain_digest[32]; /* before the boundary's chunk */
     uint64_t tail_hash;
-    uint64_t parent;
+    bool has_parent;
+    page_key parent_id;
     put_part parts[2];
     put_page **pages;
     size_t page_count;
     size_t page_room;
-    size_t staged_from; /* pages before this one have slots and places */
     size_t unsealed;
     size_t unwritten;
-    uint8_t *acked;              /* by rank */
+    rank_state *ranks;
+    uint32_t walking;            /* a loop over pages runs: an abort lets go of them afterwards */
+    checkpoint *awaited;         /* an equal one in flight: PRESENT when that is durable; leased */
     uint64_t *sizes;             /* of variable groups: [rank * group_count + group], or NULL */
     kvarve_page_digest *digests; /* exact: sorted by rank, group, position */
     size_t digest_count;
@@ -305,18 +317,20 @@ struct store {
     uint64_t next_sequence;
     uint64_t next_page;
     uint64_t next_span;
-    uint64_t next_checkpoint;
+    uint64_t next_commit_checkpoint; /* numbers are given when a record is built */
     uint64_t next_put;
     uint64_t use_clock;
 
     kvarve_list puts;
     kvarve_list unflushed; /* page.lru: sealed pages that are to be written */
     uint64_t unflushed_bytes;
+    bool is_giving_room;
     size_t hashing;           /* digest jobs in flight */
     kvarve_list waiting_room; /* puts that wait for space, oldest first */
     kvarve_list commit_queue; /* puts whose pages are written */
     kvarve_list leases;
     size_t put_count;
+    size_t lease_count;
 
     commit *commit;           /* the one in flight, or NULL */
     uint64_t generation;      /* of the next transaction */
@@ -339,7 +353,9 @@ struct store {
 
     bool is_growing;        /* a segment file is being made */
     bool is_growth_blocked; /* the disk had no room: evict until something was freed */
-    uint32_t grow_slot_bytes;
+    uint64_t growth_retry_ns;
+    bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
+    bool wants_transaction;   /* drops should become durable without a put */
     segment_request grow_request;
     bool has_reserve; /* the reserve file stands */
     kvarve_job *file_job;
@@ -459,14 +475,21 @@ void put_page_changed(page *page); /* sealed, written or lost: tell its watchers
 void put_give_room(store *store);  /* waiting puts try again */
 void put_became_durable(store_put *put);
 void put_fail_commit(store_put *put, uint32_t refusal);
+void put_settle_awaited(store *store); /* after a commit: puts that wait for an equal checkpoint */
+
+/* find.c */
+checkpoint *find_longest(const space *space, const kvarve_prefix *prefix, uint64_t max);
 
 /* room.c: arena and flash space, eviction */
+typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
 bool room_evict_ram(store *store);   /* one page out of the arena; false: nothing to evict */
 void room_page_resident(page *page); /* its evictability may have changed */
 void page_drop_slot(page *page);
-typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
 room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_place *out);
-void room_evict_ahead(store *store, size_t victims_max);
+bool room_grow(store *store, uint32_t slot_bytes,
+               size_t count); /* submit a new file; false: no room for one */
+bool room_trim(store *store); /* submit; false: no memory */
+void room_limit_checkpoints(store *store);
 uint64_t room_flash_used(const store *store);
 
 /* commit.c */

@@ -1,0 +1,1013 @@
+/*
+ * put.c - one store transaction: from begin to durable.
+ *
+ *   begin -> PRESENT                                   known content
+ *         -> WAITING -> STAGED -> READY -> DURABLE     WAITING: for room; STAGED: ranks copy and
+ * ack
+ *         -> ABORTED                                   from WAITING and STAGED, and from READY when
+ * a write fails
+ *
+ * Invariants
+ *   I1  Until STAGED nothing but claims on pages exists; room for all of them is reserved at once,
+ * or not at all. I2  A put waits for pages of older puts only: a younger one is not given room
+ * while an older one waits for it. I3  READY means: every page of every group and rank is sealed,
+ * and the checkpoint is in the tables. I4  An aborted put holds nothing, but slots that a copy
+ * outside the lock may still write into (orphans).
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/checked.h"
+#include "base/fail.h"
+#include "store/put_private.h"
+
+#define PUTS_MAX 4096u /* in flight at once */
+
+uint32_t store_put_state(const store_put *put)
+{
+    return put->state;
+}
+
+uint32_t store_put_refusal(const store_put *put)
+{
+    return put->refusal;
+}
+
+static void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status)
+{
+    store_emit(put->store, kind, put->cookie, rank, status, put->refusal);
+}
+
+/* --- the end of a put --- */
+
+static void free_orphans(store_put *put)
+{
+    kvarve_link *link;
+
+    if (put->copies > 0) {
+        return;
+    }
+    while ((link = kvarve_list_take_first(&put->orphans)) != NULL) {
+        orphan_slot *orphan = KVARVE_LIST_ITEM(link, orphan_slot, link);
+
+        (void)arena_drop(put->store->arena, orphan->slot);
+        kvarve_release(orphan);
+    }
+}
+
+static void let_go_of_pages(store_put *put)
+{
+    if (put->walking > 0) {
+        return; /* whoever walks calls again */
+    }
+    for (size_t i = 0; i < put->page_count; i++) {
+        put_page *item = put->pages[i];
+
+        if (put->state == KVARVE_PUT_ABORTED) {
+            put_abandon_page(item);
+        }
+        put_unwatch(item);
+        page_unhold(item->page);
+        kvarve_release(item);
+    }
+    put->page_count = 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (put->parts[i].chain != NULL) {
+            span_unhold(put->parts[i].chain);
+            put->parts[i].chain = NULL;
+        }
+    }
+    if (put->awaited != NULL) {
+        put->awaited->leases--;
+        put->awaited = NULL;
+    }
+    free_orphans(put);
+}
+
+static void free_put(store_put *put)
+{
+    store *store = put->store;
+
+    KVARVE_ASSERT(put->page_count == 0);
+    kvarve_list_remove(&put->link);
+    kvarve_list_remove(&put->queue);
+    store->put_count--;
+    store_namespace_release(put->name);
+    kvarve_release(put->pages);
+    kvarve_release(put->ranks);
+    kvarve_release(put->sizes);
+    kvarve_release(put->digests);
+    kvarve_release(put);
+}
+
+static bool is_over(const store_put *put)
+{
+    return put->state == KVARVE_PUT_ABORTED || put->state == KVARVE_PUT_DURABLE ||
+           put->state == KVARVE_PUT_PRESENT;
+}
+
+static void end_put(store_put *put, uint8_t state, uint8_t refusal)
+{
+    store *store = put->store;
+    const bool is_good = state != KVARVE_PUT_ABORTED;
+
+    KVARVE_ASSERT(!is_over(put));
+    put->state = state;
+    put->refusal = refusal;
+    kvarve_list_remove(&put->queue);
+    store->statistics.puts_durable += state == KVARVE_PUT_DURABLE;
+    store->statistics.puts_present += state == KVARVE_PUT_PRESENT;
+    if (!is_good) {
+        store->statistics.puts_aborted++;
+        store->statistics.refusals[refusal]++;
+    }
+    if (!put->has_told_end) {
+        put->has_told_end = true;
+        put_emit(put, is_good ? KVARVE_EVENT_DURABLE : KVARVE_EVENT_ABORTED, 0,
+                 is_good ? KVARVE_OK : KVARVE_MISS);
+    }
+    let_go_of_pages(put);
+    if (put->is_released && put->copies == 0 && put->walking == 0) {
+        free_put(put);
+    }
+}
+
+/* A published checkpoint whose bytes did not reach flash is taken back. */
+static void withdraw(store_put *put)
+{
+    for (size_t i = 0; i < 2; i++) {
+        checkpoint *published = put->parts[i].checkpoint;
+
+        put->parts[i].checkpoint = NULL;
+        if (published == NULL || put->parts[i].is_present) {
+            continue;
+        }
+        published->is_queued = false;
+        if (published->companion != NULL) {
+            published->companion->companion = NULL;
+            published->companion = NULL;
+        }
+        if (published->leases == 0 && published->batch == NULL) {
+            catalog_drop(put->store, published);
+        }
+    }
+}
+
+void store_put_abort(store_put *put, uint32_t refusal)
+{
+    if (is_over(put) || put->is_in_commit) {
+        return;
+    }
+    if (put->state == KVARVE_PUT_READY && refusal != KVARVE_REFUSED_IO &&
+        refusal != KVARVE_REFUSED_FAILED) {
+        return; /* published: it goes its way */
+    }
+    withdraw(put);
+    end_put(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
+}
+
+void store_put_release(store_put *put)
+{
+    if (put == NULL) {
+        return;
+    }
+    put->is_released = true;
+    put->cookie = 0;
+    store_put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY */
+    if (is_over(put) && put->copies == 0 && put->page_count == 0) {
+        free_put(put);
+    }
+}
+
+void put_fail_commit(store_put *put, uint32_t refusal)
+{
+    put->is_in_commit = false;
+    withdraw(put);
+    end_put(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
+}
+
+void put_became_durable(store_put *put)
+{
+    put->is_in_commit = false;
+    for (size_t i = 0; i < 2; i++) {
+        if (put->parts[i].checkpoint != NULL) {
+            put->parts[i].checkpoint->is_queued = false;
+        }
+    }
+    end_put(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
+}
+
+void put_settle_awaited(store *store)
+{
+    kvarve_link *link = store->puts.next;
+
+    while (link != &store->puts) {
+        store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
+
+        link = link->next;
+        if (put->awaited == NULL || is_over(put)) {
+            continue;
+        }
+        if (put->awaited->batch != NULL) {
+            end_put(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+        } else if (store->is_failed) {
+            end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
+        }
+    }
+}
+
+void put_settle_all(store *store)
+{
+    const uint64_t now = store_now(store);
+    kvarve_link *link = store->puts.next;
+
+    while (link != &store->puts) {
+        store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
+
+        link = link->next;
+        if (is_over(put) || put->deadline_ns > now) {
+            continue;
+        }
+        put->deadline_ns = KVARVE_NEVER;
+        if (put->state == KVARVE_PUT_READY && put->awaited == NULL) {
+            /* The requester goes; the commit goes on (design section 7). */
+            put->refusal = KVARVE_REFUSED_DEADLINE;
+            put->has_told_end = true;
+            put_emit(put, KVARVE_EVENT_ABORTED, 0, KVARVE_MISS);
+        } else if (put->state == KVARVE_PUT_WAITING) {
+            store_put_abort(put, KVARVE_REFUSED_NO_ROOM_RAM);
+        } else if (put->awaited != NULL) {
+            end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_DEADLINE);
+        } else {
+            store_put_abort(put, KVARVE_REFUSED_DEADLINE);
+        }
+    }
+}
+
+/* --- room --- */
+
+static uint32_t slot_class(const page *page)
+{
+    const kvarve_group *group = &page->space->groups[page->group];
+    const uint32_t whole = segment_slot_bytes(group->page_bytes);
+    uint32_t bytes = KVARVE_IO_ALIGNMENT;
+
+    if ((group->flags & KVARVE_GROUP_VARIABLE) == 0) {
+        return whole;
+    }
+    while (bytes < page->size) {
+        bytes *= 2;
+    }
+    return (uint32_t)kvarve_min_u64(bytes, whole);
+}
+
+static bool needs_room(const store_put *put, const put_page *item)
+{
+    return item->page->owner == put && item->page->state == PAGE_COPYING &&
+           item->page->slot == ARENA_NONE;
+}
+
+static void give_room_back(store_put *put, size_t before)
+{
+    for (size_t i = 0; i < before; i++) {
+        page *page = put->pages[i]->page;
+
+        if (page->owner != put || page->state != PAGE_COPYING || !put->pages[i]->is_new_room) {
+            continue;
+        }
+        put->pages[i]->is_new_room = false;
+        if (page->slot != ARENA_NONE) {
+            (void)arena_drop(put->store->arena, page->slot);
+            page->slot = ARENA_NONE;
+        }
+        if (page->place.segment != 0) {
+            segment_free(put->store->segments, page->place);
+            page->place = (page_place){0};
+        }
+    }
+}
+
+static room_answer take_slots(store_put *put)
+{
+    store *store = put->store;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        put_page *item = put->pages[i];
+        kvarve_status status;
+
+        if (!needs_room(put, item)) {
+            continue;
+        }
+        do {
+            status = arena_reserve(store->arena, item->page->size, &item->page->slot);
+        } while (status == KVARVE_BUSY && room_evict_ram(store));
+        if (status != KVARVE_OK) {
+            item->page->slot = ARENA_NONE;
+            return status == KVARVE_NO_SPACE ? ROOM_NEVER : ROOM_WAIT;
+        }
+        item->is_new_room = true;
+    }
+    return ROOM_YES;
+}
+
+static bool needs_place(const store_put *put, const put_page *item, uint32_t slot_bytes)
+{
+    return item->page->owner == put && item->page->state == PAGE_COPYING &&
+           item->page->place.segment == 0 &&
+           (slot_bytes == 0 || slot_class(item->page) == slot_bytes);
+}
+
+/* Places for all pages of one slot class. */
+static room_answer take_class(store_put *put, uint32_t slot_bytes)
+{
+    size_t count = 0;
+    size_t used = 0;
+    page_place *places;
+    room_answer answer;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        count += needs_place(put, put->pages[i], slot_bytes);
+    }
+    places = kvarve_allocate_array(count, sizeof *places);
+    if (places == NULL) {
+        return ROOM_WAIT;
+    }
+    answer = room_on_flash(put->store, slot_bytes, count, places);
+    for (size_t i = 0; i < put->page_count && answer == ROOM_YES; i++) {
+        if (needs_place(put, put->pages[i], slot_bytes)) {
+            put->pages[i]->page->place = places[used++];
+            put->pages[i]->page->id = 0;
+            put->pages[i]->is_new_room = true;
+        }
+    }
+    kvarve_release(places);
+    return answer;
+}
+
+static room_answer take_places(store_put *put)
+{
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (needs_place(put, put->pages[i], 0)) {
+            const room_answer answer = take_class(put, slot_class(put->pages[i]->page));
+
+            if (answer != ROOM_YES) {
+                return answer;
+            }
+        }
+    }
+    return ROOM_YES;
+}
+
+/* Could the arena ever hold what this put copies at once? */
+static bool could_fit(const store_put *put)
+{
+    uint32_t *sizes =
+        put->page_count == 0 ? NULL : kvarve_allocate_array(put->page_count, sizeof *sizes);
+    size_t count = 0;
+    bool fits;
+
+    if (sizes == NULL) {
+        return true; /* the reservation will tell */
+    }
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (needs_room(put, put->pages[i])) {
+            sizes[count++] = put->pages[i]->page->size;
+        }
+    }
+    fits = count == 0 || arena_could_hold(put->store->arena, sizes, count);
+    kvarve_release(sizes);
+    return fits;
+}
+
+static room_answer reserve_all(store_put *put, uint8_t *out_refusal)
+{
+    room_answer answer;
+
+    *out_refusal = KVARVE_REFUSED_TOO_LARGE;
+    if (!could_fit(put)) {
+        return ROOM_NEVER;
+    }
+    answer = take_slots(put);
+    if (answer == ROOM_YES) {
+        *out_refusal = KVARVE_REFUSED_NO_ROOM_FLASH;
+        answer = take_places(put);
+    }
+    if (answer != ROOM_YES) {
+        give_room_back(put, put->page_count);
+    }
+    for (size_t i = 0; i < put->page_count; i++) {
+        put->pages[i]->is_new_room = false;
+    }
+    return answer;
+}
+
+/* One attempt. True when the put needs no (more) waiting: it is STAGED, or aborted. */
+static bool try_room(store_put *put)
+{
+    uint8_t refusal;
+    const room_answer answer = reserve_all(put, &refusal);
+
+    if (answer == ROOM_WAIT) {
+        return false;
+    }
+    kvarve_list_remove(&put->queue);
+    if (answer == ROOM_NEVER) {
+        store_put_abort(put, refusal);
+        return true;
+    }
+    put->state = KVARVE_PUT_STAGED;
+    return true;
+}
+
+/* I2: in order of age, and no further than the first that must wait. */
+void put_give_room(store *store)
+{
+    if (store->is_giving_room) {
+        return;
+    }
+    store->is_giving_room = true;
+    while (!kvarve_list_is_empty(&store->waiting_room)) {
+        store_put *put = KVARVE_LIST_ITEM(store->waiting_room.next, store_put, queue);
+
+        if (!try_room(put)) {
+            break;
+        }
+        if (put->state == KVARVE_PUT_STAGED) {
+            put_emit(put, KVARVE_EVENT_STAGED, 0, KVARVE_OK);
+            put_advance(put);
+        }
+    }
+    store->is_giving_room = false;
+}
+
+static void enter_waiting_room(store_put *put)
+{
+    kvarve_link *at = put->store->waiting_room.previous;
+
+    while (at != &put->store->waiting_room &&
+           KVARVE_LIST_ITEM(at, store_put, queue)->number > put->number) {
+        at = at->previous;
+    }
+    kvarve_list_remove(&put->queue);
+    kvarve_list_append(at->next, &put->queue); /* after `at` */
+    put->state = KVARVE_PUT_WAITING;
+}
+
+/* Stage what was listed, now or later. */
+static void stage(store_put *put)
+{
+    if (!kvarve_list_is_empty(&put->store->waiting_room) || !try_room(put)) {
+        enter_waiting_room(put);
+        commit_start(put->store); /* evictions want their transaction */
+    }
+}
+
+void put_take_over(put_page *item)
+{
+    store_put *put = item->put;
+    rank_state *rank = &put->ranks[item->copier];
+
+    if (rank->is_acked) {
+        rank->is_acked = false;
+        put->acked_count--;
+    }
+    if (item->page->slot == ARENA_NONE && put->state == KVARVE_PUT_STAGED) {
+        enter_waiting_room(put);
+    }
+    put_emit(put, KVARVE_EVENT_COPY_REQUESTED, item->copier, KVARVE_OK);
+}
+
+/* --- publishing --- */
+
+/* The span of the pages [from, to) of put->pages under part->chain: found or made. */
+static bool extend_chain(put_part *part, page **pages, uint32_t count, uint32_t tokens)
+{
+    span *found = NULL;
+
+    do {
+        found = catalog_find_span(part->space, &pages[0]->key, found);
+    } while (found != NULL && (found->parent != part->chain || found->page_count != count ||
+                               memcmp(found->pages, pages, count * sizeof(page *)) != 0));
+    if (found == NULL) {
+        found = catalog_add_span(part->space, part->chain, tokens, pages, count);
+    }
+    if (found == NULL) {
+        return false;
+    }
+    span_hold(found);
+    if (part->chain != NULL) {
+        span_unhold(part->chain);
+    }
+    part->chain = found;
+    return true;
+}
+
+static bool publish_spans(store_put *put, uint8_t space_index, page **scratch)
+{
+    put_part *part = &put->parts[space_index];
+    size_t i = 0;
+
+    while (i < put->page_count) {
+        const put_page *first = put->pages[i];
+        uint32_t count = 0;
+
+        if (first->space_index != space_index || !first->is_span) {
+            i++;
+            continue;
+        }
+        while (i < put->page_count && put->pages[i]->space_index == space_index &&
+               put->pages[i]->is_span && put->pages[i]->end == first->end) {
+            scratch[count++] = put->pages[i++]->page;
+        }
+        if (!extend_chain(part, scratch, count, first->end)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t collect_own(const store_put *put, uint8_t space_index, page **scratch)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (put->pages[i]->space_index == space_index && !put->pages[i]->is_span) {
+            scratch[count++] = put->pages[i]->page;
+        }
+    }
+    return count;
+}
+
+/* An exact checkpoint's id is made of its pages' identities: own ones, then spans from the last to
+ * the first. */
+static void exact_id(const checkpoint_facts *facts, page_key *out)
+{
+    sha256_state state;
+
+    sha256_init(&state);
+    sha256_update(&state, "kvarve-exact-checkpoint-v1", 27);
+    sha256_update(&state, out->bytes, sizeof out->bytes);
+    for (uint32_t i = 0; i < facts->page_count; i++) {
+        sha256_update(&state, facts->pages[i]->key.bytes, sizeof(page_key));
+        sha256_update(&state, facts->pages[i]->digest.bytes, sizeof(page_digest));
+    }
+    for (const span *at = facts->span; at != NULL; at = at->parent) {
+        for (uint32_t i = 0; i < at->page_count; i++) {
+            sha256_update(&state, at->pages[i]->key.bytes, sizeof(page_key));
+            sha256_update(&state, at->pages[i]->digest.bytes, sizeof(page_digest));
+        }
+    }
+    sha256_final(&state, out->bytes);
+}
+
+static bool is_same_checkpoint(const checkpoint *stored, const checkpoint_facts *facts)
+{
+    return stored->kind == facts->kind && stored->draft_tokens == facts->draft_tokens &&
+           stored->span == facts->span && stored->page_count == facts->page_count &&
+           (facts->page_count == 0 ||
+            memcmp(stored->pages, facts->pages, facts->page_count * sizeof(page *)) == 0);
+}
+
+static bool publish_checkpoint(store_put *put, uint8_t space_index, page **scratch)
+{
+    put_part *part = &put->parts[space_index];
+    checkpoint_facts facts = {
+        .space = part->space,
+        .tail_hash = put->tail_hash,
+        .span = part->chain,
+        .created_s = put->store->env.clock->wall_s(put->store->env.clock),
+        .tokens = (uint32_t)put->tokens,
+        .draft_tokens = (uint32_t)put->draft_tokens,
+        .kind = put->kind,
+        .pages = scratch,
+        .page_count = collect_own(put, space_index, scratch),
+    };
+    checkpoint *stored = catalog_first_at(part->space, put->token_digest);
+
+    while (stored != NULL && !is_same_checkpoint(stored, &facts)) {
+        stored = catalog_next_at(stored);
+    }
+    if (stored != NULL) {
+        catalog_touch(stored);
+        part->checkpoint = stored;
+        part->is_present = true;
+        return true;
+    }
+    memcpy(facts.token_digest, put->token_digest, sizeof facts.token_digest);
+    memcpy(&facts.chain, put->chain_digest, sizeof facts.chain);
+    facts.id = checkpoint_id_of(&part->space->name, put->token_digest, put->tokens,
+                                (checkpoint_kind)put->kind, put->draft_tokens, NULL, 0);
+    if (part->space->is_exact) {
+        exact_id(&facts, &facts.id);
+    }
+    part->checkpoint = catalog_add_checkpoint(put->store, &facts);
+    if (part->checkpoint != NULL) {
+        part->checkpoint->is_queued = true;
+    }
+    return part->checkpoint != NULL;
+}
+
+static void pair_companions(store_put *put)
+{
+    checkpoint *base = put->parts[0].checkpoint;
+    checkpoint *draft = put->parts[1].checkpoint;
+
+    if (base != NULL && draft != NULL && base->companion == NULL && draft->companion == NULL) {
+        base->companion = draft;
+        draft->companion = base;
+        draft->is_companion = true;
+    }
+}
+
+/* Known content after all: does any part wait for a commit? */
+static void settle_present(store_put *put)
+{
+    for (size_t i = 0; i < 2; i++) {
+        checkpoint *stored = put->parts[i].checkpoint;
+
+        if (stored != NULL && stored->batch == NULL) {
+            put->awaited = stored;
+            stored->leases++;
+            put->state = KVARVE_PUT_READY;
+            return;
+        }
+    }
+    end_put(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+}
+
+/* Anything that a commit has to record: a new checkpoint, or repaired pages of a known one. */
+static bool has_work_for_commit(const store_put *put)
+{
+    for (size_t i = 0; i < put->page_count; i++) {
+        const page *page = put->pages[i]->page;
+
+        if ((page->batch == NULL || page->id == 0) && page->references > 0) {
+            return true;
+        }
+    }
+    return (put->parts[0].checkpoint != NULL && !put->parts[0].is_present) ||
+           (put->parts[1].checkpoint != NULL && !put->parts[1].is_present);
+}
+
+static void publish(store_put *put)
+{
+    page **scratch = kvarve_allocate_array(put->page_count + 1, sizeof(page *));
+    bool is_done = scratch != NULL;
+
+    for (uint8_t i = 0; i < 2 && is_done; i++) {
+        if (put->parts[i].space != NULL) {
+            is_done = publish_spans(put, i, scratch) && publish_checkpoint(put, i, scratch);
+        }
+    }
+    kvarve_release(scratch);
+    if (!is_done) {
+        withdraw(put);
+        end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_LIMIT);
+        return;
+    }
+    pair_companions(put);
+    if (!has_work_for_commit(put)) {
+        settle_present(put);
+        return;
+    }
+    put->state = KVARVE_PUT_READY; /* I3 */
+    put_emit(put, KVARVE_EVENT_READY, 0, KVARVE_OK);
+}
+
+static void tell_sources(store_put *put)
+{
+    for (uint32_t rank = 0; rank < put->parts[0].space->rank_count; rank++) {
+        rank_state *state = &put->ranks[rank];
+
+        if (state->is_acked && state->unsealed == 0 && !state->is_told) {
+            state->is_told = true;
+            put_emit(put, KVARVE_EVENT_SOURCE_RELEASED, rank, KVARVE_OK);
+        }
+    }
+}
+
+static bool is_acked_by_all(const store_put *put)
+{
+    return put->acked_count == put->parts[0].space->rank_count;
+}
+
+void put_advance(store_put *put)
+{
+    store *store = put->store;
+
+    if (is_over(put) || put->walking > 0) {
+        return;
+    }
+    if (put->cookie != 0) {
+        tell_sources(put);
+    }
+    if (put->state == KVARVE_PUT_STAGED && !put->is_open && put->unsealed == 0 &&
+        is_acked_by_all(put)) {
+        publish(put);
+    }
+    if (put->state == KVARVE_PUT_READY && put->awaited == NULL && put->unwritten == 0 &&
+        !put->is_in_commit && put->queue.next == &put->queue) {
+        kvarve_list_append(&store->commit_queue, &put->queue);
+        commit_start(store);
+    }
+}
+
+/* --- begin --- */
+
+static kvarve_status check_boundary(const store_namespace *name, const kvarve_prefix *prefix,
+                                    const kvarve_put_options *options, kvarve_error *err)
+{
+    const uint64_t length = kvarve_prefix_length(prefix);
+
+    if (options->tokens == 0 || options->tokens > length) {
+        return kvarve_fail(err, KVARVE_INVALID, "put at token %llu: 1 .. %llu",
+                           (unsigned long long)options->tokens, (unsigned long long)length);
+    }
+    if (options->kind >= CHECKPOINT_KIND_COUNT) {
+        return kvarve_fail(err, KVARVE_INVALID, "put of kind %u: 0 .. 2", options->kind);
+    }
+    if (options->draft_tokens > options->tokens) {
+        return kvarve_fail(err, KVARVE_INVALID, "put with %llu draft tokens: 0 .. %llu",
+                           (unsigned long long)options->draft_tokens,
+                           (unsigned long long)options->tokens);
+    }
+    (void)name;
+    return KVARVE_OK;
+}
+
+static kvarve_status copy_sizes(store_put *put, const uint64_t *sizes, kvarve_error *err)
+{
+    const size_t count = (size_t)put->name->group_count * put->parts[0].space->rank_count;
+
+    kvarve_release(put->sizes);
+    put->sizes = NULL;
+    if (sizes == NULL) {
+        return KVARVE_OK;
+    }
+    put->sizes = kvarve_allocate_array(count, sizeof *sizes);
+    if (put->sizes == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: %zu sizes", count);
+    }
+    memcpy(put->sizes, sizes, count * sizeof *sizes);
+    return KVARVE_OK;
+}
+
+static kvarve_status set_boundary(store_put *put, const kvarve_prefix *prefix,
+                                  const kvarve_put_options *options, kvarve_error *err)
+{
+    const uint64_t chunk = (options->tokens - 1) / KEY_CHUNK_TOKENS;
+    const uint32_t *tokens = kvarve_prefix_tokens(prefix);
+    const checkpoint *parent;
+    kvarve_status status = kvarve_prefix_digest(prefix, options->tokens, put->token_digest, err);
+
+    if (status == KVARVE_OK) {
+        status = put_set_digests(put, options->digests, options->digest_count, err);
+    }
+    if (status == KVARVE_OK) {
+        status = copy_sizes(put, options->sizes, err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    put->tokens = options->tokens;
+    put->draft_tokens = options->draft_tokens;
+    put->kind = (uint8_t)options->kind;
+    prefix_chunk_digest(prefix, chunk, put->chain_digest);
+    put->tail_hash = 0;
+    for (uint64_t i = chunk * KEY_CHUNK_TOKENS; i < options->tokens; i++) {
+        put->tail_hash = tail_hash_step(put->tail_hash, tokens[i]);
+    }
+    parent = find_longest(put->parts[0].space, prefix, options->tokens - 1);
+    put->has_parent = parent != NULL;
+    if (parent != NULL) {
+        put->parent_id = parent->id;
+    }
+    return KVARVE_OK;
+}
+
+static store_put *make_put(store_namespace *name, const kvarve_put_options *options)
+{
+    store *store = name->store;
+    store_put *put = kvarve_allocate(sizeof *put);
+    const uint32_t ranks = name->spaces[0]->rank_count;
+
+    if (put == NULL) {
+        return NULL;
+    }
+    put->ranks = kvarve_allocate_array(ranks, sizeof(rank_state));
+    if (put->ranks == NULL) {
+        kvarve_release(put);
+        return NULL;
+    }
+    put->store = store;
+    put->name = name;
+    name->references++;
+    put->number = ++store->next_put;
+    put->cookie = options->cookie;
+    put->deadline_ns = deadline_after(store, options->timeout_ms);
+    put->drops_on_wait = (options->flags & KVARVE_PUT_DROP_ON_WAIT) != 0;
+    put->parts[0].space = name->spaces[0];
+    put->parts[1].space = (options->flags & KVARVE_PUT_NO_OPTIONAL) != 0 ? NULL : name->spaces[1];
+    kvarve_list_init(&put->queue);
+    kvarve_list_init(&put->orphans);
+    kvarve_list_append(&store->puts, &put->link);
+    store->put_count++;
+    store->statistics.puts++;
+    return put;
+}
+
+static uint8_t refusal_now(const store *store)
+{
+    if (store->is_read_only) {
+        return KVARVE_REFUSED_READ_ONLY;
+    }
+    if (store->is_failed) {
+        return KVARVE_REFUSED_FAILED;
+    }
+    if (store->is_shutting_down) {
+        return KVARVE_REFUSED_CLOSED;
+    }
+    return store->put_count > PUTS_MAX ? KVARVE_REFUSED_LIMIT : KVARVE_REFUSED_NOT;
+}
+
+/* Known in every part? Then nothing is reserved, copied or written. */
+static bool is_present(store_put *put)
+{
+    for (uint8_t i = 0; i < 2; i++) {
+        if (put->parts[i].space == NULL) {
+            continue;
+        }
+        put->parts[i].checkpoint = put_find_present(put, i);
+        if (put->parts[i].checkpoint == NULL) {
+            put->parts[0].checkpoint = NULL;
+            return false;
+        }
+    }
+    for (uint8_t i = 0; i < 2; i++) {
+        if (put->parts[i].checkpoint != NULL) {
+            put->parts[i].is_present = true;
+            catalog_touch(put->parts[i].checkpoint);
+        }
+    }
+    return true;
+}
+
+static bool has_foreign_copy(const store_put *put)
+{
+    for (size_t i = 0; i < put->page_count; i++) {
+        const page *page = put->pages[i]->page;
+
+        if (page->owner != NULL && page->owner != put) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* List the pages of every part after `from`, then stage. */
+static kvarve_status list_and_stage(store_put *put, const kvarve_prefix *prefix, uint64_t from,
+                                    uint64_t boundary, bool has_own, kvarve_error *err)
+{
+    kvarve_status status = KVARVE_OK;
+
+    for (uint8_t i = 0; i < 2 && status == KVARVE_OK; i++) {
+        if (put->parts[i].space != NULL) {
+            status = put_list_pages(put, i, prefix, from, boundary, has_own, err);
+        }
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (put->drops_on_wait && has_foreign_copy(put)) {
+        store_put_abort(put, KVARVE_REFUSED_WAIT);
+        return KVARVE_OK;
+    }
+    for (uint32_t rank = 0; rank < put->parts[0].space->rank_count; rank++) {
+        put->ranks[rank].is_acked = false;
+        put->ranks[rank].is_told = false;
+    }
+    put->acked_count = 0;
+    stage(put);
+    return KVARVE_OK;
+}
+
+/* A call that failed for its arguments or for memory leaves no put behind. */
+static kvarve_status discard(store_put *put, kvarve_status status)
+{
+    put->is_released = true;
+    put->cookie = 0;
+    end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_CALLER);
+    return status;
+}
+
+kvarve_status store_put_begin(store_namespace *name, const kvarve_prefix *prefix,
+                              const kvarve_put_options *options, store_put **out, kvarve_error *err)
+{
+    store *store = name->store;
+    const bool is_open = options->tokens == 0;
+    kvarve_status status = is_open ? KVARVE_OK : check_boundary(name, prefix, options, err);
+    store_put *put;
+    uint8_t refusal;
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    put = make_put(name, options);
+    if (put == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: its state");
+    }
+    refusal = refusal_now(store);
+    put->is_open = is_open;
+    put->state = KVARVE_PUT_STAGED;
+    if (!is_open) {
+        status = set_boundary(put, prefix, options, err);
+        if (status != KVARVE_OK) {
+            return discard(put, status);
+        }
+        if (is_present(put)) {
+            settle_present(put);
+            *out = put;
+            return KVARVE_OK;
+        }
+    }
+    if (refusal != KVARVE_REFUSED_NOT) {
+        end_put(put, KVARVE_PUT_ABORTED, refusal);
+    } else if (!is_open) {
+        status = list_and_stage(put, prefix, 0, put->tokens, true, err);
+        if (status != KVARVE_OK) {
+            return discard(put, status);
+        }
+    }
+    *out = put;
+    return KVARVE_OK;
+}
+
+/* --- open puts --- */
+
+static kvarve_status check_open(const store_put *put, kvarve_error *err)
+{
+    if (is_over(put)) {
+        return KVARVE_MISS;
+    }
+    if (!put->is_open) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: it is not open");
+    }
+    if (put->state == KVARVE_PUT_WAITING || put->unsealed > 0 ||
+        (put->page_count > 0 && !is_acked_by_all(put))) {
+        return KVARVE_BUSY;
+    }
+    return KVARVE_OK;
+}
+
+kvarve_status store_put_extend(store_put *put, const kvarve_prefix *prefix, uint64_t tokens,
+                               const kvarve_page_digest *digests, size_t count, kvarve_error *err)
+{
+    kvarve_status status = check_open(put, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (tokens <= put->tokens || tokens > kvarve_prefix_length(prefix)) {
+        return kvarve_fail(err, KVARVE_INVALID, "put extended to token %llu: %llu .. %llu",
+                           (unsigned long long)tokens, (unsigned long long)put->tokens + 1,
+                           (unsigned long long)kvarve_prefix_length(prefix));
+    }
+    status = put_set_digests(put, digests, count, err);
+    if (status == KVARVE_OK) {
+        status = list_and_stage(put, prefix, put->tokens, tokens, false, err);
+    }
+    if (status != KVARVE_OK) {
+        store_put_abort(put, KVARVE_REFUSED_CALLER);
+        return status;
+    }
+    put->tokens = tokens;
+    return KVARVE_OK;
+}
+
+kvarve_status store_put_close(store_put *put, const kvarve_prefix *prefix,
+                              const kvarve_put_options *options, kvarve_error *err)
+{
+    const uint64_t staged = put->tokens;
+    kvarve_status status = check_open(put, err);
+
+    if (status == KVARVE_OK) {
+        status = check_boundary(put->name, prefix, options, err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (options->tokens < staged) {
+        return kvarve_fail(err, KVARVE_INVALID, "put closed at token %llu: %llu or more are staged",
+                           (unsigned long long)options->tokens, (unsigned long long)staged);
+    }
+    put->is_open = false;
+    status = set_boundary(put, prefix, options, err);
+    if (status == KVARVE_OK) {
+        status = list_and_stage(put, prefix, staged, options->tokens, true, err);
+    }
+    if (status != KVARVE_OK) {
+        store_put_abort(put, KVARVE_REFUSED_CALLER);
+    }
+    return status;
+}

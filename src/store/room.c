@@ -1,0 +1,290 @@
+/*
+ * room.c - room in the arena and on flash, and what goes to make some.
+ *
+ * Invariants
+ *   I1  A page leaves the arena only when its bytes are on flash and nobody copies, pins or hashes
+ * them. I2  Checkpoints go whole, least recently used first; what is leased or waits for its commit
+ * stays. I3  Flash stays under the cap: a new segment file is made only when it fits. I4  Evictions
+ * come in rounds: after one, its transaction is waited for before more is dropped.
+ *
+ * Threads: under the store's lock.
+ */
+#include "store/store_private.h"
+
+#include "base/assert.h"
+#include "base/checked.h"
+
+#define ROUND_VICTIMS_MAX 4096u
+#define GROWTH_RETRY_NS   (10 * KVARVE_NS_PER_S)
+
+/* --- arena --- */
+
+static bool is_evictable(const page *page)
+{
+    return page->slot != ARENA_NONE && page->state == PAGE_SEALED && page->flash == FLASH_WRITTEN &&
+           page->io_count == 0 && !page->is_loading &&
+           arena_pins(page->space->store->arena, page->slot) == 0;
+}
+
+void room_page_resident(page *page)
+{
+    if (page->flash != FLASH_WRITTEN) {
+        return; /* its link may serve store.unflushed */
+    }
+    kvarve_list_remove(&page->lru);
+    if (is_evictable(page)) {
+        kvarve_list_append(&page->space->store->resident, &page->lru);
+    }
+}
+
+void page_drop_slot(page *page)
+{
+    if (page->slot == ARENA_NONE) {
+        return;
+    }
+    (void)arena_drop(page->space->store->arena, page->slot);
+    page->slot = ARENA_NONE;
+    page->is_verified = false;
+    if (page->flash == FLASH_WRITTEN) {
+        kvarve_list_remove(&page->lru);
+    }
+}
+
+bool room_evict_ram(store *store)
+{
+    kvarve_link *link = kvarve_list_take_first(&store->resident);
+
+    if (link == NULL) {
+        return false;
+    }
+    page_drop_slot(KVARVE_LIST_ITEM(link, page, lru));
+    return true;
+}
+
+/* --- flash --- */
+
+uint64_t room_flash_used(const store *store)
+{
+    segment_counters segments;
+    index_counters index = {0};
+
+    segment_count(store->segments, &segments);
+    if (store->index != NULL) {
+        index_count(store->index, &index);
+    }
+    return segments.file_bytes + index.database_bytes + index.log_bytes;
+}
+
+static void grow_done(segment_request *request, void *context)
+{
+    store *store = context;
+
+    store->is_growing = false;
+    if (request->status != KVARVE_OK) {
+        store->is_growth_blocked = true;
+        store->growth_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+    }
+    put_give_room(store);
+    commit_start(store);
+}
+
+/* Submit one more segment file of this class. False: it would not fit, or the disk was full lately.
+ */
+bool room_grow(store *store, uint32_t slot_bytes, size_t count)
+{
+    const uint64_t used = room_flash_used(store);
+    const uint64_t cap = store->options.flash_bytes_max;
+    const uint64_t left = used < cap ? cap - used : 0;
+    uint64_t wanted = store->options.segment_bytes;
+
+    if (store->is_growth_blocked && store_now(store) < store->growth_retry_ns) {
+        return false;
+    }
+    if (store->is_growing) {
+        return true;
+    }
+    /* A put should not be cut into many files: its pages and the header zone, where the cap allows.
+     */
+    wanted =
+        kvarve_max_u64(wanted, (uint64_t)slot_bytes * count + (uint64_t)slot_bytes * count / 32);
+    if (left < wanted &&
+        left < (uint64_t)slot_bytes * kvarve_min_u64(count, 1) + (UINT64_C(1) << 18)) {
+        return false; /* I3 */
+    }
+    store->is_growth_blocked = false;
+    store->is_growing = true;
+    store->grow_request = (segment_request){.done = grow_done, .context = store};
+    if (segment_grow(store->segments, slot_bytes, kvarve_min_u64(left, wanted),
+                     &store->grow_request, NULL) != KVARVE_OK) {
+        store->is_growing = false;
+        store->is_growth_blocked = true;
+        store->growth_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+        return false;
+    }
+    return true;
+}
+
+static bool is_victim(const checkpoint *candidate)
+{
+    const checkpoint *companion = candidate->companion;
+
+    return candidate->leases == 0 && !candidate->is_queued && candidate->batch != NULL &&
+           (companion == NULL || (companion->leases == 0 && !companion->is_queued));
+}
+
+/* Drop the least recently used checkpoint. False: none may go. */
+static bool evict_one(store *store)
+{
+    kvarve_link *link;
+
+    KVARVE_LIST_FOREACH (link, &store->recency) {
+        checkpoint *candidate = KVARVE_LIST_ITEM(link, checkpoint, lru);
+
+        if (is_victim(candidate)) {
+            const uint64_t before = store->by_id.count;
+
+            catalog_drop(store, candidate);
+            if (store->by_id.count == before) {
+                return false; /* no memory to note it */
+            }
+            store->statistics.evictions++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Slots of this class that the next transaction will free. */
+static uint64_t slots_in_limbo(const store *store, uint32_t slot_bytes, size_t from)
+{
+    uint64_t count = 0;
+
+    for (size_t i = from; i < store->limbo_count; i++) {
+        count += segment_slot_bytes_of(store->segments, store->limbo[i].place) == slot_bytes;
+    }
+    return count;
+}
+
+static bool is_transaction_due(const store *store)
+{
+    return store->commit != NULL || store->limbo_count > 0 ||
+           !kvarve_list_is_empty(&store->dead_batches);
+}
+
+static void trim_done(segment_request *request, void *context)
+{
+    store *store = context;
+
+    store->is_trimming = false;
+    store->trim_status = request->status;
+    if (request->status == KVARVE_OK && store->trimmed_bytes > 0) {
+        store->is_growth_blocked = false;
+    }
+    put_give_room(store);
+    commit_start(store);
+}
+
+bool room_trim(store *store)
+{
+    if (store->is_trimming) {
+        return true;
+    }
+    store->is_trimming = true;
+    store->trimmed_bytes = 0;
+    store->trim_request = (segment_request){.done = trim_done, .context = store};
+    if (segment_trim(store->segments, &store->trimmed_bytes, &store->trim_request, NULL) !=
+        KVARVE_OK) {
+        store->is_trimming = false;
+        store->trim_status = KVARVE_NO_MEMORY;
+        return false;
+    }
+    return true;
+}
+
+/* One round of evictions for `missing` slots. True: something was dropped. */
+static bool evict_round(store *store, uint32_t slot_bytes, uint64_t missing)
+{
+    const size_t from = store->limbo_count;
+    size_t counted_to = from;
+    uint64_t freed = 0;
+    uint64_t freed_bytes = 0;
+    bool has_dropped = false;
+
+    for (uint32_t victims = 0; victims < ROUND_VICTIMS_MAX && freed < missing; victims++) {
+        if (!evict_one(store)) {
+            break;
+        }
+        has_dropped = true;
+        freed += slots_in_limbo(store, slot_bytes, counted_to);
+        for (; counted_to < store->limbo_count; counted_to++) {
+            freed_bytes += segment_slot_bytes_of(store->segments, store->limbo[counted_to].place);
+        }
+        if (freed == 0 && freed_bytes >= 2 * missing * slot_bytes + store->options.segment_bytes) {
+            break; /* other classes only: give those holes back and grow instead */
+        }
+    }
+    return has_dropped;
+}
+
+static bool has_victim(const store *store)
+{
+    kvarve_link *link;
+
+    KVARVE_LIST_FOREACH (link, &store->recency) {
+        if (is_victim(KVARVE_LIST_ITEM(link, checkpoint, lru))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Others may free room by themselves: puts and jobs in flight. */
+static bool is_anything_moving(const store *store)
+{
+    return store->commit != NULL || store->is_growing || store->is_trimming || store->hashing > 0 ||
+           !kvarve_list_is_empty(&store->commit_queue) ||
+           store->env.executor->pending(store->env.executor) > 0;
+}
+
+room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_place *out)
+{
+    const uint64_t cap = store->options.flash_bytes_max;
+
+    if ((uint64_t)slot_bytes * count > cap) {
+        return ROOM_NEVER;
+    }
+    if (segment_reserve(store->segments, slot_bytes, count, out) == KVARVE_OK) {
+        return ROOM_YES;
+    }
+    if (store->is_growing || store->is_trimming) {
+        return ROOM_WAIT;
+    }
+    if (room_grow(store, slot_bytes, count)) {
+        return ROOM_WAIT;
+    }
+    if (is_transaction_due(store)) { /* I4 */
+        store->wants_transaction = true;
+        return ROOM_WAIT;
+    }
+    if (has_victim(store)) {
+        const uint64_t have = segment_free_slots(store->segments, slot_bytes);
+
+        if (evict_round(store, slot_bytes, have < count ? count - have : 1)) {
+            store->wants_transaction = true;
+            store->has_trimmed_in_vain = false;
+            return ROOM_WAIT;
+        }
+    }
+    if (!store->has_trimmed_in_vain && room_trim(store)) {
+        store->has_trimmed_in_vain = true; /* until something is dropped again */
+        return ROOM_WAIT;
+    }
+    return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;
+}
+
+void room_limit_checkpoints(store *store)
+{
+    while (store->by_id.count > store->options.checkpoints_max && evict_one(store)) {
+        store->wants_transaction = true;
+    }
+}
