@@ -74,6 +74,15 @@ static kvarve_status parse(const char *json, json_t **out_value, kvarve_error *e
     return KVARVE_OK;
 }
 
+static void lower_digits(char *digits, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (digits[i] >= 'A' && digits[i] <= 'F') {
+            digits[i] = (char)(digits[i] - 'A' + 'a');
+        }
+    }
+}
+
 /* Lower the hex digits of \u escapes of jansson's output, in place. Returns how many DEL it has. */
 static size_t mend_escapes(char *text)
 {
@@ -84,9 +93,7 @@ static size_t mend_escapes(char *text)
             count++;
         } else if (*at == '\\') {
             at++;
-            for (size_t i = 1; *at == 'u' && i <= 4; i++) {
-                at[i] = (char)(at[i] >= 'A' && at[i] <= 'F' ? at[i] - 'A' + 'a' : at[i]);
-            }
+            lower_digits(at + 1, *at == 'u' ? 4 : 0);
         }
     }
     return count;
@@ -209,14 +216,14 @@ kvarve_status namespace_key_init(namespace_key *out, const char *identity_json, 
     if (status == KVARVE_OK) {
         status = canonical_json(identity_json, &identity, err);
     }
-    if (status == KVARVE_OK && identity[0] != '{') {
+    if (identity != NULL && identity[0] != '{') {
         status =
             kvarve_fail(err, KVARVE_INVALID, "namespace: the identity document is no JSON object");
     }
     if (status == KVARVE_OK) {
         status = canonical_salt(salt, &salt_text, err);
     }
-    if (status == KVARVE_OK) {
+    if (identity != NULL && salt_text != NULL) { /* All went well. */
         sha256_init(&state);
         add(&state, "{\"cache_salt\":");
         add(&state, salt_text);

@@ -37,6 +37,7 @@
 #define CHUNK_STEPS     (KEY_CHUNK_TOKENS / STEP_TOKENS)
 #define BLOCK_TOKENS    (SHA256_BLOCK / 4u)
 #define PENDING_TOKENS  8u /* of a step, behind its last whole block */
+#define PENDING_SIZE    ((size_t)PENDING_TOKENS * 4)
 #define TOKENS_ROOM_MIN 1024u
 #define MAGIC           UINT32_C(0x6b767078)
 #define MEDIA_DOMAIN    "kvarve-media-v1"
@@ -44,7 +45,7 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are hashed as they lie in memory");
 static_assert(KVARVE_DIGEST_SIZE == SHA256_SIZE, "digests are SHA-256");
-static_assert((KVARVE_DIGEST_SIZE + 4 * PENDING_TOKENS) % SHA256_BLOCK == 0,
+static_assert((KVARVE_DIGEST_SIZE + PENDING_SIZE) % SHA256_BLOCK == 0,
               "head and 8 tokens are a block");
 static_assert(KVARVE_PREFIX_TOKENS_MAX % STEP_TOKENS == 0, "the limit is a whole number of steps");
 
@@ -154,7 +155,7 @@ static void compute_step(kvarve_prefix *prefix, uint64_t index)
         uint8_t head[SHA256_BLOCK];
 
         memcpy(head, before->digest, sizeof before->digest);
-        memcpy(head + sizeof before->digest, tokens, 4 * PENDING_TOKENS);
+        memcpy(head + sizeof before->digest, tokens, PENDING_SIZE);
         sha256_chain_init(&chain);
         sha256_chain_blocks(&chain, head, 1);
         blocks--;
@@ -164,12 +165,12 @@ static void compute_step(kvarve_prefix *prefix, uint64_t index)
         sha256_chain_blocks(&chain, tokens - PENDING_TOKENS, blocks);
     }
     if (index % CHUNK_STEPS == 0) {
-        uint8_t tail[4 * PENDING_TOKENS + SHA256_PADDING_MAX];
+        uint8_t tail[PENDING_SIZE + SHA256_PADDING_MAX];
         const size_t padding =
-            sha256_pad(tail + 4 * PENDING_TOKENS, KVARVE_DIGEST_SIZE + 4 * KEY_CHUNK_TOKENS);
+            sha256_pad(tail + PENDING_SIZE, KVARVE_DIGEST_SIZE + UINT64_C(4) * KEY_CHUNK_TOKENS);
 
-        memcpy(tail, tokens + STEP_TOKENS - PENDING_TOKENS, 4 * PENDING_TOKENS);
-        sha256_chain_blocks(&chain, tail, (4 * PENDING_TOKENS + padding) / SHA256_BLOCK);
+        memcpy(tail, tokens + STEP_TOKENS - PENDING_TOKENS, PENDING_SIZE);
+        sha256_chain_blocks(&chain, tail, (PENDING_SIZE + padding) / SHA256_BLOCK);
         sha256_chain_digest(&chain, prefix->steps[index].digest);
     } else {
         prefix->steps[index].chain = chain;
@@ -461,7 +462,7 @@ static void cursor_advance(prefix_cursor *cursor, uint64_t start, uint64_t count
             uint8_t head[SHA256_BLOCK];
 
             memcpy(head, prefix->steps[step].digest, KVARVE_DIGEST_SIZE);
-            memcpy(head + KVARVE_DIGEST_SIZE, prefix->tokens + start, 4 * PENDING_TOKENS);
+            memcpy(head + KVARVE_DIGEST_SIZE, prefix->tokens + start, PENDING_SIZE);
             sha256_chain_init(&cursor->chain);
             sha256_chain_blocks(&cursor->chain, head, 1);
             cursor->place = start + PENDING_TOKENS;

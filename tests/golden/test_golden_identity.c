@@ -125,20 +125,21 @@ static void test_golden__token_digests(void **state)
 static page_discriminator discriminator_of(const char *text)
 {
     page_discriminator what = {0};
-    unsigned long long number = 0;
-    char kind[16] = "";
+    const char *colon = strchr(text, ':');
+    char *rest = NULL;
+    unsigned long long number;
 
-    if (sscanf(text, "attention:%llu", &number) == 1) {
-        what.group = (uint32_t)number;
-    } else if (sscanf(text, "recurrent:%llu", &number) == 1) {
-        what.class = PAGE_ENDPOINT;
-        what.group = (uint32_t)number;
-    } else {
-        assert_int_equal(sscanf(text, "auxiliary:%llu:%15s", &number, kind), 2);
+    assert_non_null(colon);
+    number = strtoull(colon + 1, &rest, 10);
+    if (strncmp(text, "auxiliary:", 10) == 0) {
         what.class = PAGE_AUXILIARY;
         what.draft_tokens = number;
-        what.kind = strcmp(kind, "prompt") == 0 ? KIND_PROMPT : KIND_RESPONSE;
+        what.kind = strcmp(rest, ":prompt") == 0 ? KIND_PROMPT : KIND_RESPONSE;
+        return what;
     }
+    assert_string_equal(rest, "");
+    what.class = strncmp(text, "recurrent:", 10) == 0 ? PAGE_ENDPOINT : PAGE_PREFIX;
+    what.group = (uint32_t)number;
     return what;
 }
 

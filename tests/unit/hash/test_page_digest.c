@@ -63,6 +63,8 @@ static const size_t sizes[] = {0,     1,     3,     4,      8,      9,     16,  
                                1024,  1025,  4096,  16383,  16384,  16385, 17408, 32768,
                                33000, 65536, 65537, 131072, 199999, 200000};
 
+#define MANY ((size_t)1000) /* stripes */
+
 #define SIZES (sizeof sizes / sizeof *sizes)
 
 static void test_page_digest__equals_the_plain_functions_whole_and_copied(void **state)
@@ -98,8 +100,8 @@ static void test_page_digest__equals_the_plain_functions_whole_and_copied(void *
 static void test_stripes__plain_words_and_vectors_agree(void **state)
 {
     static const size_t counts[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000};
-    uint8_t *bytes = make_bytes(1000 * 64 + 1);
-    uint8_t *copy = kvarve_allocate(1000 * 64 + 1);
+    uint8_t *bytes = make_bytes(MANY * STRIPE_SIZE + 1);
+    uint8_t *copy = kvarve_allocate(MANY * STRIPE_SIZE + 1);
     stripes_state plain;
     stripes_state chosen;
 
@@ -108,7 +110,7 @@ static void test_stripes__plain_words_and_vectors_agree(void **state)
     stripes_init(&plain);
     stripes_init(&chosen);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        memset(copy, 0, 1000 * 64);
+        memset(copy, 0, MANY * STRIPE_SIZE);
         stripes_take_plain(&plain, copy, bytes + 1, counts[i]);
         assert_memory_equal(copy, bytes + 1, counts[i] * 64);
         stripes_take(&chosen, i % 2 == 0 ? copy : NULL, bytes + 1, counts[i]);
@@ -144,6 +146,29 @@ static void test_page_digest__every_length_up_to_some_blocks_in_two_pieces(void 
     kvarve_release(bytes);
 }
 
+/* The digest in pieces, of which every other one is copied. */
+static page_digest digest_in_pieces(uint8_t *copy, const uint8_t *bytes, size_t size, size_t piece)
+{
+    page_digest_state work;
+    bool is_copied = false;
+
+    page_digest_begin(&work);
+    for (size_t at = 0; at < size; at += piece) {
+        const size_t part = size - at < piece ? size - at : piece;
+
+        if (is_copied) {
+            page_digest_update_copy(&work, copy + at, bytes + at, part);
+            assert_memory_equal(copy + at, bytes + at, part);
+        } else {
+            page_digest_update(&work, bytes + at, part);
+        }
+        is_copied = !is_copied;
+    }
+    page_digest_update(&work, NULL, 0);
+    page_digest_update_copy(&work, NULL, NULL, 0);
+    return page_digest_end(&work);
+}
+
 static void test_page_digest__pieces_give_the_digest_of_the_whole(void **state)
 {
     static const size_t pieces[] = {1,    63,   64,   255,   256,   257,
@@ -156,27 +181,10 @@ static void test_page_digest__pieces_give_the_digest_of_the_whole(void **state)
     (void)state;
     assert_non_null(copy);
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        page_digest_state work;
         page_digest digest;
-        bool is_copied = false;
 
         memset(copy, 0, size);
-        page_digest_begin(&work);
-        for (size_t at = 0; at < size;) {
-            const size_t part = size - at < pieces[i] ? size - at : pieces[i];
-
-            if (is_copied) {
-                page_digest_update_copy(&work, copy + at, bytes + at, part);
-                assert_memory_equal(copy + at, bytes + at, part);
-            } else {
-                page_digest_update(&work, bytes + at, part);
-            }
-            is_copied = !is_copied;
-            at += part;
-        }
-        page_digest_update(&work, NULL, 0);
-        page_digest_update_copy(&work, NULL, NULL, 0);
-        digest = page_digest_end(&work);
+        digest = digest_in_pieces(copy, bytes, size, pieces[i]);
         assert_true(page_digest_is_equal(&digest, &expected));
     }
     kvarve_release(copy);

@@ -54,44 +54,49 @@ static void test_canonical_json__is_what_python_writes(void **state)
     }
 }
 
+static const char *const refused[] = {
+    "",
+    "{",
+    "{} {}",
+    "1",
+    "\"text\"",
+    "{\"a\":1,\"a\":1}",
+    "[{\"a\":{\"b\":1,\"b\":2}}]",
+    "[NaN]",
+    "[Infinity]",
+    "[1.0]",
+    "[0.5]",
+    "[1e5]",
+    "[1E5]",
+    "[-1e-5]",
+    "[9223372036854775808]",
+    "[\"\\u0000\"]",
+    "[\"\\ud800\"]",
+    "[\"\xff\"]",
+    "[\"\xc0\x80\"]",
+    "[\"\xed\xa0\x80\"]",
+    "{a:1}",
+    "[1,]",
+    "\xef\xbb\xbf{}",
+};
+
+static void assert_refused(const char *json)
+{
+    char *text = NULL;
+    kvarve_error err = {0};
+
+    if (canonical_json(json, &text, &err) != KVARVE_INVALID) {
+        fail_msg("taken: %s", json);
+    }
+    assert_int_equal(err.status, KVARVE_INVALID);
+    assert_null(text);
+}
+
 static void test_canonical_json__what_has_no_single_form_is_refused(void **state)
 {
-    static const char *const bad[] = {
-        "",
-        "{",
-        "{} {}",
-        "1",
-        "\"text\"",
-        "{\"a\":1,\"a\":1}",
-        "[{\"a\":{\"b\":1,\"b\":2}}]",
-        "[NaN]",
-        "[Infinity]",
-        "[1.0]",
-        "[0.5]",
-        "[1e5]",
-        "[1E5]",
-        "[-1e-5]",
-        "[9223372036854775808]",
-        "[\"\\u0000\"]",
-        "[\"\\ud800\"]",
-        "[\"\xff\"]",
-        "[\"\xc0\x80\"]",
-        "[\"\xed\xa0\x80\"]",
-        "{a:1}",
-        "[1,]",
-        "\xef\xbb\xbf{}",
-    };
-
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char *text = NULL;
-        kvarve_error err = {0};
-
-        if (canonical_json(bad[i], &text, &err) != KVARVE_INVALID) {
-            fail_msg("taken: %s", bad[i]);
-        }
-        assert_int_equal(err.status, KVARVE_INVALID);
-        assert_null(text);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_refused(refused[i]);
     }
 }
 
