@@ -89,6 +89,9 @@ class Rules(unittest.TestCase):
     def test_tests_may_include_everything_by_full_path(self):
         self.passes("tests/unit/env/a.c", '"env/a_private.h"', "<cmocka.h>", '"support/a.h"')
         self.fails("tests/unit/env/a.c", '"a.h"', "name the folder")
+        self.write("tests/unit/env/beside.h", "int a;\n")
+        self.passes("tests/unit/env/a.c", '"beside.h"')
+        self.fails("tests/unit/env/a.c", '"../env/beside.h"', "name the folder")
 
     def test_an_include_in_a_comment_does_not_count(self):
         self.write("src/env/a.c", '/* like\n#include "store/a.h"\n*/\n')
