@@ -67,7 +67,7 @@ DATA = ("fuzz/corpus/", "tests/golden/", "LICENSE")
 
 # Written in pieces, so that this file passes its own rules.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b(?!\(\d{4}\))")
-MACHINE_PATH = re.compile(r"(?<![\w./}>)*-])/(wor" r"k|hom" r"e|roo" r"t|tm" r"p)(?=/|$|[\s\"'`])")
+MACHINE_PATH = re.compile(r"(?<![\w./}>)*-])/(wor" r"k|hom" r"e|roo" r"t|tm" r"p)/")
 TEMPORARY = re.compile(r"/tm" r"p/[\w.-]*X{6}")
 OUTSIDE = re.compile(r"\.\./sha" r"red")
 EXCUSE = re.compile(r"/\* style: ([\w-]+), [^*]{8,}\*/")
