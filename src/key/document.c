@@ -246,11 +246,11 @@ static kvarve_status join_parts(const canonical_parts *parts, char **out_text, k
     return status;
 }
 
-static void copy_digest(document *document)
+static void copy_digest(document *made)
 {
     /* A namespace's text ends with the digest. */
-    const char *digits = document->name.text + NAME_LENGTH - HEX_LENGTH;
-    const bool is_hex = hex_decode(document->digest, sizeof document->digest, digits);
+    const char *digits = made->name.text + NAME_LENGTH - HEX_LENGTH;
+    const bool is_hex = hex_decode(made->digest, sizeof made->digest, digits);
 
     KVARVE_ASSERT(is_hex);
 }
@@ -284,17 +284,16 @@ kvarve_status document_build(const document_parts *parts, document *out, kvarve_
 
 /* --- the file --- */
 
-kvarve_status document_file_build(const document *document, char **out_text, kvarve_error *err)
+kvarve_status document_file_build(const document *made, char **out_text, kvarve_error *err)
 {
     char meaning[HEX_LENGTH + 1];
     char salt_digest[HEX_LENGTH + 1];
-    const char *const texts[] = {FILE_HEAD, document->text, FILE_MEANING,
-                                 meaning,   FILE_NAME,      document->name.text,
-                                 FILE_SALT, salt_digest,    FILE_TAIL};
+    const char *const texts[] = {FILE_HEAD,       made->text, FILE_MEANING, meaning,  FILE_NAME,
+                                 made->name.text, FILE_SALT,  salt_digest,  FILE_TAIL};
     char *text;
 
-    hex_encode(meaning, document->meaning, SHA256_SIZE);
-    hex_encode(salt_digest, document->salt_digest, SHA256_SIZE);
+    hex_encode(meaning, made->meaning, SHA256_SIZE);
+    hex_encode(salt_digest, made->salt_digest, SHA256_SIZE);
     text = join(texts, sizeof texts / sizeof *texts);
     if (text == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "file of an identity document");
@@ -372,13 +371,12 @@ static kvarve_status check_text(const char *text, kvarve_error *err)
     return status;
 }
 
-static kvarve_status check_meaning(const document *document, kvarve_error *err)
+static kvarve_status check_meaning(const document *read, kvarve_error *err)
 {
     uint8_t meaning[SHA256_SIZE];
-    const kvarve_status status =
-        digest_meaning(document->text, document->salt_digest, meaning, err);
+    const kvarve_status status = digest_meaning(read->text, read->salt_digest, meaning, err);
 
-    if (status == KVARVE_OK && memcmp(meaning, document->meaning, sizeof meaning) != 0) {
+    if (status == KVARVE_OK && memcmp(meaning, read->meaning, sizeof meaning) != 0) {
         return corrupt("the document is not the one that its digest is of", err);
     }
     return status;

@@ -39,7 +39,7 @@ KVARVE_NODISCARD kvarve_status document_build(const document_parts *parts, docum
  * "salt_digest":hex}. kvarve_release. document_parse checks the form and gives text, name, digests
  * back; KVARVE_CORRUPT.
  */
-KVARVE_NODISCARD kvarve_status document_file_build(const document *document, char **out_text,
+KVARVE_NODISCARD kvarve_status document_file_build(const document *made, char **out_text,
                                                    kvarve_error *err);
 KVARVE_NODISCARD kvarve_status document_file_parse(const char *text, size_t size, document *out,
                                                    kvarve_error *err);

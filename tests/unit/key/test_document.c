@@ -209,11 +209,11 @@ static void test_document__sizes_are_bounded(void **state)
 
 /* --- file --- */
 
-static char *file_of(const document *document)
+static char *file_of(const document *made)
 {
     char *text = NULL;
 
-    assert_int_equal(document_file_build(document, &text, NULL), KVARVE_OK);
+    assert_int_equal(document_file_build(made, &text, NULL), KVARVE_OK);
     return text;
 }
 
