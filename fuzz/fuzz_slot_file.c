@@ -124,7 +124,7 @@ static kvarve_status verify(const memory_file *file)
 /* Another stream adds a word for each of at most two parts in every state, no more. */
 static void write_again(llama_slot *slot)
 {
-    uint64_t room = llama_slot_size(slot) + 4096 + 64 * llama_slot_checkpoints(slot);
+    uint64_t room = llama_slot_size(slot) + 4096 + 64 * (uint64_t)llama_slot_checkpoints(slot);
     memory_file file = {.bytes = kvarve_allocate((size_t)room), .size = room};
     uint8_t *piece = kvarve_allocate((size_t)room);
     uint32_t *tokens = kvarve_allocate_array((size_t)llama_slot_tokens(slot), sizeof(*tokens));

@@ -348,7 +348,7 @@ static kvarve_status text_take_recurrent(text_in *in, llama_recurrent *recurrent
         return KVARVE_OK;
     }
     if (!text_take_number(in, UINT32_MAX, &total) ||
-        !text_take_number(in, 2 * LLAMA_LAYERS_MAX, &count) || !text_take_end(in) ||
+        !text_take_number(in, 2 * (uint64_t)LLAMA_LAYERS_MAX, &count) || !text_take_end(in) ||
         count % 2 != 0) {
         return text_bad(in);
     }

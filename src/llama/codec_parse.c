@@ -48,29 +48,35 @@ static kvarve_status check_head(slot_parser *parser, const uint8_t head[LLAMA_FI
     return KVARVE_OK;
 }
 
-/* A negative token stands for media. */
+/* A negative token stands for media. `bytes` holds tokens from number `first` on. */
+static kvarve_status check_some_tokens(const slot_parser *parser, const uint8_t *bytes,
+                                       uint64_t first, uint64_t many)
+{
+    for (uint64_t i = 0; i < many; i++) {
+        if ((bytes[4 * i + 3] & 0x80) != 0) {
+            return kvarve_fail(parser->err, KVARVE_UNSUPPORTED,
+                               "slot file: token %" PRIu64
+                               " is negative; files with media are not known",
+                               first + i);
+        }
+    }
+    return KVARVE_OK;
+}
+
 static kvarve_status check_tokens(slot_parser *parser)
 {
     uint8_t *bytes = parser->slot->scratch;
     uint64_t many;
-    kvarve_status status;
+    kvarve_status status = KVARVE_OK;
 
-    for (uint64_t first = 0; first < parser->slot->tokens; first += many) {
+    for (uint64_t first = 0; first < parser->slot->tokens && status == KVARVE_OK; first += many) {
         many = kvarve_min_u64(parser->slot->tokens - first, parser->file.scratch_size / 4);
         status = parser_take(parser, bytes, (size_t)(many * 4), "tokens");
-        if (status != KVARVE_OK) {
-            return status;
-        }
-        for (uint64_t i = 0; i < many; i++) {
-            if ((bytes[4 * i + 3] & 0x80) != 0) {
-                return kvarve_fail(parser->err, KVARVE_UNSUPPORTED,
-                                   "slot file: token %" PRIu64
-                                   " is negative; files with media are not known",
-                                   first + i);
-            }
+        if (status == KVARVE_OK) {
+            status = check_some_tokens(parser, bytes, first, many);
         }
     }
-    return KVARVE_OK;
+    return status;
 }
 
 /* The payload's count against the tokens it says it holds. */

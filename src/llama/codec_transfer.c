@@ -19,6 +19,13 @@
 #include "base/fail.h"
 #include "llama/codec_private.h"
 
+/* Tokens and elements of a tile: two sides of 32 cache lines each. */
+#define TILE UINT64_C(32)
+
+/* Put between the elements of a step, so that they do not compete for the same lines of the cache.
+ */
+#define GAP UINT64_C(64)
+
 /* Most tokens of one step of transposed V: at 16 bytes each a quarter of the largest scratch. */
 #define TRANSPOSED_TOKENS_MAX UINT64_C(65536)
 
@@ -90,17 +97,25 @@ typedef struct row_step {
     uint64_t tokens;
     uint64_t element;
     uint64_t elements;
+    uint64_t stretch; /* bytes from one element to the next in the scratch */
 } row_step;
 
-/* One token's elements of a step, between its page and the scratch, where they lie apart. */
-static void move_token(const page_run *run, const row_step *step, uint8_t *row, uint64_t token,
-                       bool to_page)
-{
-    uint32_t size = run->row->element_bytes;
-    uint8_t *page = row + step->element * size;
-    uint8_t *scratch = run->file->scratch + token * size;
+/* Tokens and elements of one page that are moved together; `rows` is the row of its first token. */
+typedef struct row_tile {
+    uint8_t *rows;
+    uint64_t page_first;
+    uint64_t end; /* of the page's tokens in this step */
+    uint64_t token;
+    uint64_t element; /* counted from the step's first */
+} row_tile;
 
-    for (uint64_t i = 0; i < step->elements; i++) {
+/* One element of `count` tokens: `page` and `scratch` are those of the first. */
+static void move_element(const llama_row *row, uint8_t *page, uint8_t *scratch, uint64_t count,
+                         bool to_page)
+{
+    uint32_t size = row->element_bytes;
+
+    for (uint64_t i = 0; i < count; i++) {
         uint8_t *to = to_page ? page : scratch;
         const uint8_t *from = to_page ? scratch : page;
 
@@ -109,8 +124,34 @@ static void move_token(const page_run *run, const row_step *step, uint8_t *row, 
         } else {
             memcpy(to, from, size);
         }
-        page += size;
-        scratch += step->tokens * size;
+        page += row->bytes;
+        scratch += size;
+    }
+}
+
+/* Both sides are walked within a tile: else every element would miss the cache on one of them. */
+static void move_tile(const page_run *run, const row_step *step, const row_tile *tile, bool to_page)
+{
+    uint32_t size = run->row->element_bytes;
+    uint64_t tokens = kvarve_min_u64(TILE, tile->end - tile->token);
+    uint64_t end = kvarve_min_u64(tile->element + TILE, step->elements);
+    uint8_t *page = tile->rows + (tile->token - tile->page_first) * run->row->bytes;
+    uint8_t *scratch = run->file->scratch + (tile->token - step->first) * size;
+
+    for (uint64_t element = tile->element; element < end; element++) {
+        move_element(run->row, page + (step->element + element) * size,
+                     scratch + element * step->stretch, tokens, to_page);
+    }
+}
+
+static void move_transposed(const page_run *run, const row_step *step, row_tile tile, bool to_page)
+{
+    uint64_t first = tile.token;
+
+    for (tile.element = 0; tile.element < step->elements; tile.element += TILE) {
+        for (tile.token = first; tile.token < tile.end; tile.token += TILE) {
+            move_tile(run, step, &tile, to_page);
+        }
     }
 }
 
@@ -134,9 +175,9 @@ static void move_page(const page_run *run, const row_step *step, const llama_pag
                (size_t)((to - from) * bytes));
         return;
     }
-    for (uint64_t token = from; token < to; token++) {
-        move_token(run, step, rows + (token - page->first) * bytes, token - step->first, to_page);
-    }
+    move_transposed(run, step,
+                    (row_tile){.rows = rows, .page_first = page->first, .end = to, .token = from},
+                    to_page);
 }
 
 static void move_run(const page_run *run, const row_step *step, bool to_page)
@@ -158,7 +199,7 @@ static kvarve_status move_bytes(const llama_file *file, uint8_t *bytes, uint64_t
 static kvarve_status move_file(const page_run *run, const row_step *step, kvarve_error *err)
 {
     uint32_t size = run->row->element_bytes;
-    uint64_t stretch = step->tokens * size;
+    uint64_t bytes = step->tokens * size;
     kvarve_status status = KVARVE_OK;
 
     if (size == 0) {
@@ -166,12 +207,12 @@ static kvarve_status move_file(const page_run *run, const row_step *step, kvarve
                           run->row_at + step->first * run->row->bytes, err);
     }
     if (step->tokens == run->cell_count) {
-        return move_bytes(run->file, run->file->scratch, step->elements * stretch,
-                          run->row_at + step->element * stretch, err);
+        return move_bytes(run->file, run->file->scratch, step->elements * bytes,
+                          run->row_at + step->element * bytes, err);
     }
     for (uint64_t i = 0; i < step->elements && status == KVARVE_OK; i++) {
         status = move_bytes(
-            run->file, run->file->scratch + i * stretch, stretch,
+            run->file, run->file->scratch + i * step->stretch, bytes,
             run->row_at + ((step->element + i) * run->cell_count + step->first) * size, err);
     }
     return status;
@@ -198,11 +239,18 @@ static kvarve_status move_elements(const page_run *run, uint64_t first, uint64_t
 {
     uint64_t size = run->row->element_bytes;
     uint64_t elements = run->row->bytes / size;
-    uint64_t most = run->file->scratch_size / (tokens * size);
+    uint64_t stretch = tokens * size;
+    uint64_t most;
     kvarve_status status = KVARVE_OK;
 
+    /* All tokens of the file lie together there, and do so here. */
+    if (tokens != run->cell_count && stretch + GAP <= run->file->scratch_size) {
+        stretch += GAP;
+    }
+    most = run->file->scratch_size / stretch;
+
     for (uint64_t i = 0; i < elements && status == KVARVE_OK; i += most) {
-        row_step step = {first, tokens, i, kvarve_min_u64(most, elements - i)};
+        row_step step = {first, tokens, i, kvarve_min_u64(most, elements - i), stretch};
 
         status = move_step(run, &step, err);
     }
@@ -242,26 +290,32 @@ static size_t run_length(const llama_page *pages, size_t count)
     return length;
 }
 
+/* All rows of a run, K and V of every layer. */
+static kvarve_status move_rows(page_run *run, const llama_attention *attention,
+                               const llama_attention_place *place, kvarve_error *err)
+{
+    kvarve_status status = KVARVE_OK;
+
+    for (uint32_t i = 0; i < 2 * attention->layer_count && status == KVARVE_OK; i++) {
+        run->row = &attention->rows[i];
+        run->row_at = place->rest_at + LLAMA_ROWS_HEAD + LLAMA_ROW_HEAD * (uint64_t)(i + 1) +
+                      place->cell_count * run->row->offset;
+        status = run->row->bytes > 0 ? move_row(run, err) : KVARVE_OK;
+    }
+    return status;
+}
+
 kvarve_status llama_move_pages(const llama_file *file, const llama_attention *attention,
                                const llama_attention_place *place, const llama_page *pages,
                                size_t count, kvarve_error *err)
 {
-    uint32_t rows = 2 * attention->layer_count;
     page_run run = {.file = file, .cell_count = place->cell_count};
-    kvarve_status status;
+    kvarve_status status = KVARVE_OK;
 
-    for (size_t i = 0; i < count; i += run.count) {
+    for (size_t i = 0; i < count && status == KVARVE_OK; i += run.count) {
         run.pages = pages + i;
         run.count = run_length(pages + i, count - i);
-        for (uint32_t row = 0; row < rows; row++) {
-            run.row = &attention->rows[row];
-            run.row_at = place->rest_at + LLAMA_ROWS_HEAD + LLAMA_ROW_HEAD * (uint64_t)(row + 1) +
-                         place->cell_count * run.row->offset;
-            status = run.row->bytes > 0 ? move_row(&run, err) : KVARVE_OK;
-            if (status != KVARVE_OK) {
-                return status;
-            }
-        }
+        status = move_rows(&run, attention, place, err);
     }
-    return KVARVE_OK;
+    return status;
 }

@@ -38,34 +38,39 @@ typedef struct slot_verification {
     llama_page batch[BATCH_PAGES];
 } slot_verification;
 
-/* An output that writes nothing: 0 when the file has these bytes already. */
+/* 0 when the file has these bytes at `offset`; `size` is at most the slot's scratch. */
+static int compare_piece(slot_verification *verification, const uint8_t *bytes, size_t size,
+                         uint64_t offset)
+{
+    const llama_input *input = &verification->slot->input;
+    int result = -EILSEQ;
+
+    if (offset <= input->size && size <= input->size - offset) {
+        result = input->read(input->context, verification->compared, size, offset);
+        if (result >= 0) {
+            result = memcmp(verification->compared, bytes, size) == 0 ? 0 : -EILSEQ;
+            verification->is_different = result != 0;
+            verification->different_at = offset;
+        }
+    } else {
+        verification->is_different = true;
+        verification->different_at = offset;
+    }
+    return result;
+}
+
+/* An output that writes nothing: it compares. */
 static int compare_write(void *context, const void *bytes, size_t size, uint64_t offset)
 {
     slot_verification *verification = context;
-    const llama_input *input = &verification->slot->input;
-    const uint8_t *wanted = bytes;
     size_t many;
-    int result;
+    int result = 0;
 
-    for (size_t done = 0; done < size; done += many) {
+    for (size_t done = 0; done < size && result >= 0; done += many) {
         many = (size_t)kvarve_min_u64(size - done, verification->slot->scratch_size);
-        if (offset + done > input->size || many > input->size - offset - done) {
-            result = -EILSEQ;
-        } else {
-            result = input->read(input->context, verification->compared, many, offset + done);
-            if (result >= 0 && memcmp(verification->compared, wanted + done, many) != 0) {
-                result = -EILSEQ;
-            }
-        }
-        if (result == -EILSEQ) {
-            verification->is_different = true;
-            verification->different_at = offset + done;
-        }
-        if (result < 0) {
-            return result;
-        }
+        result = compare_piece(verification, (const uint8_t *)bytes + done, many, offset + done);
     }
-    return 0;
+    return result;
 }
 
 static kvarve_status read_tokens(void *context, uint64_t first, size_t count, uint32_t *out,

@@ -185,6 +185,19 @@ static kvarve_status get_tokens(llama_writer *writer, uint64_t first, uint64_t c
     return KVARVE_OK;
 }
 
+/* The tokens that are in the buffer. */
+static kvarve_status add_tokens(llama_writer *writer, uint64_t count, kvarve_error *err)
+{
+    kvarve_status status = KVARVE_OK;
+
+    for (uint64_t i = 0; i < count && status == KVARVE_OK; i++) {
+        status = writer->token_buffer[i] > INT32_MAX
+                     ? invalid(err, "a token of 2^31 or more")
+                     : add_u32(writer, writer->token_buffer[i], err);
+    }
+    return status;
+}
+
 static kvarve_status add_payload(llama_writer *writer, kvarve_error *err)
 {
     uint64_t tokens = writer->plan.token_count;
@@ -202,11 +215,8 @@ static kvarve_status add_payload(llama_writer *writer, kvarve_error *err)
     for (uint64_t first = 0; first < tokens && status == KVARVE_OK; first += many) {
         many = kvarve_min_u64(tokens - first, TOKENS_AT_ONCE);
         status = get_tokens(writer, first, many, err);
-        for (uint64_t i = 0; i < many && status == KVARVE_OK; i++) {
-            if (writer->token_buffer[i] > INT32_MAX) {
-                return invalid(err, "a token of 2^31 or more");
-            }
-            status = add_u32(writer, writer->token_buffer[i], err);
+        if (status == KVARVE_OK) {
+            status = add_tokens(writer, many, err);
         }
     }
     return status == KVARVE_OK ? add_u32(writer, 0, err) : status;

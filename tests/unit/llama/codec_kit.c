@@ -87,11 +87,9 @@ static int write_bytes(void *context, const void *bytes, size_t size, uint64_t o
     return 0;
 }
 
-llama_input kit_input(const kit_bytes *bytes)
+llama_input kit_input(kit_bytes *bytes)
 {
-    /* The door's context is not const, but reading changes nothing. */
-    return (llama_input){
-        .context = (void *)(uintptr_t)bytes, .read = read_bytes, .size = bytes->size};
+    return (llama_input){.context = bytes, .read = read_bytes, .size = bytes->size};
 }
 
 llama_output kit_output(kit_bytes *bytes)
@@ -117,17 +115,18 @@ static llama_layout *layout_through_text(const llama_layout *layout)
 }
 
 /* Pages of [0, tokens) in `rows`; returns how many. The array is the caller's. */
-static size_t make_pages(uint8_t *rows, uint64_t tokens, uint32_t span, uint64_t token_bytes,
+static size_t make_pages(void *rows, uint64_t tokens, uint32_t span, uint64_t token_bytes,
                          llama_page **out)
 {
     size_t count = (size_t)((tokens + span - 1) / span);
     llama_page *pages = kvarve_allocate_array(count, sizeof(*pages));
+    uint8_t *page = rows;
 
     assert_non_null(pages);
     for (size_t i = 0; i < count; i++) {
         uint64_t first = i * span;
 
-        pages[i] = (llama_page){.first = first, .bytes = rows + first * token_bytes};
+        pages[i] = (llama_page){.first = first, .bytes = page + first * token_bytes};
         pages[i].count = (uint32_t)(tokens - first < span ? tokens - first : span);
     }
     *out = pages;
@@ -282,6 +281,25 @@ typedef struct joined {
     const kit_bytes *response[LLAMA_PARTS];
 } joined;
 
+/* The checkpoint's endpoints are those of the boundary. */
+static void take_as_response(const kit_pieces *pieces, uint32_t index, joined *out)
+{
+    for (int part = 0; part < LLAMA_PARTS; part++) {
+        if (pieces->layout[part] != NULL) {
+            out->response[part] = &pieces->checkpoint[part][index];
+        }
+    }
+}
+
+static void add_checkpoint(const kit_pieces *pieces, uint32_t index, joined *out)
+{
+    out->checkpoints[out->count].main = head_of(&pieces->checkpoint[LLAMA_MAIN][index]);
+    if (pieces->layout[LLAMA_DRAFT] != NULL) {
+        out->checkpoints[out->count].draft = head_of(&pieces->checkpoint[LLAMA_DRAFT][index]);
+    }
+    out->index[out->count++] = index;
+}
+
 static joined choose(const kit_pieces *pieces, uint64_t boundary)
 {
     joined out = {.response = {&pieces->response[LLAMA_MAIN], &pieces->response[LLAMA_DRAFT]}};
@@ -295,17 +313,10 @@ static joined choose(const kit_pieces *pieces, uint64_t boundary)
         llama_endpoint main = head_of(&pieces->checkpoint[LLAMA_MAIN][i]);
 
         if (boundary != pieces->token_count && main.tokens == boundary) {
-            for (int part = 0; part < LLAMA_PARTS; part++) {
-                out.response[part] = pieces->layout[part] == NULL ? out.response[part]
-                                                                  : &pieces->checkpoint[part][i];
-            }
+            take_as_response(pieces, i, &out);
         }
         if (main.tokens <= boundary) {
-            out.checkpoints[out.count].main = main;
-            if (pieces->layout[LLAMA_DRAFT] != NULL) {
-                out.checkpoints[out.count].draft = head_of(&pieces->checkpoint[LLAMA_DRAFT][i]);
-            }
-            out.index[out.count++] = i;
+            add_checkpoint(pieces, i, &out);
         }
     }
     return out;
@@ -363,10 +374,12 @@ kit_bytes kit_join(const kit_pieces *pieces, const kit_target *target)
 
 void kit_assert_equal(const kit_bytes *a, const kit_bytes *b)
 {
-    for (size_t i = 0; i < a->size && i < b->size; i++) {
-        if (a->bytes[i] != b->bytes[i]) {
-            fail_msg("different at byte %zu of %zu", i, a->size);
-        }
+    size_t i = 0;
+
+    while (i < a->size && i < b->size && a->bytes[i] == b->bytes[i]) {
+        i++;
     }
-    assert_int_equal(a->size, b->size);
+    if (i < a->size || i < b->size) {
+        fail_msg("different at byte %zu of %zu and %zu", i, a->size, b->size);
+    }
 }

@@ -21,7 +21,7 @@ void kit_append(kit_bytes *bytes, const void *more, size_t size);
 kit_bytes kit_load(const char *path);
 
 /* Bytes as an input and as an output (which grows as it is written). */
-llama_input kit_input(const kit_bytes *bytes);
+llama_input kit_input(kit_bytes *bytes);
 llama_output kit_output(kit_bytes *bytes);
 
 /* Everything a slot file was cut into. */

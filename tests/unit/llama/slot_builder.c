@@ -306,6 +306,7 @@ static const struct {
       .main.full =
           {.layers = 2, .key_type = 8, .key_bytes = 34, .value_type = 2, .value_bytes = 18}}},
     {"transposed", {.tokens = 133, .main.full = F16_TRANSPOSED(2, 10)}},
+    {"transposed, many elements", {.tokens = 133, .main.full = F16_TRANSPOSED(1, 140)}},
     {"transposed, whole pages", {.tokens = 192, .main.full = F16_TRANSPOSED(1, 6)}},
     {"quantised keys, transposed values",
      {.tokens = 65,

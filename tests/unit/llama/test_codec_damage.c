@@ -19,7 +19,7 @@
 #include "unit/llama/codec_kit.h"
 #include "unit/llama/slot_builder.h"
 
-static kvarve_status open_file(const kit_bytes *file, llama_slot **out, kvarve_error *err)
+static kvarve_status open_file(kit_bytes *file, llama_slot **out, kvarve_error *err)
 {
     llama_input input = kit_input(file);
 
@@ -27,7 +27,7 @@ static kvarve_status open_file(const kit_bytes *file, llama_slot **out, kvarve_e
 }
 
 /* Open, and verify what can be; everything is given back. True: it was accepted as canonical. */
-static bool is_accepted(const kit_bytes *file)
+static bool is_accepted(kit_bytes *file)
 {
     uint64_t before = kvarve_allocated_blocks();
     llama_slot *slot = NULL;
@@ -64,7 +64,7 @@ static bool is_end(const built_slot *built, uint64_t size)
 }
 
 /* What a shorter file is, where it is one: another layout, or without its appendices. */
-static void assert_is_another(const kit_bytes *whole, const kit_bytes *cut)
+static void assert_is_another(kit_bytes *whole, kit_bytes *cut)
 {
     llama_slot *a = NULL;
     llama_slot *b = NULL;
@@ -79,6 +79,26 @@ static void assert_is_another(const kit_bytes *whole, const kit_bytes *cut)
     llama_slot_close(b);
 }
 
+/* Every length of one file; returns how many of them are files themselves. */
+static uint32_t cut_everywhere(built_slot *built)
+{
+    uint32_t ends = 0;
+
+    for (uint64_t size = 0; size < built->file.size; size++) {
+        /* A copy of its own size, so that the sanitizer sees a byte too many. */
+        kit_bytes cut = {0};
+
+        kit_append(&cut, built->file.bytes, (size_t)size);
+        if (is_accepted(&cut)) {
+            assert_true(is_end(built, size));
+            assert_is_another(&built->file, &cut);
+            ends++;
+        }
+        kit_free(&cut);
+    }
+    return ends;
+}
+
 static void test_codec__a_file_cut_off_anywhere_is_refused(void **state)
 {
     const build_slot *example;
@@ -90,18 +110,7 @@ static void test_codec__a_file_cut_off_anywhere_is_refused(void **state)
         built_slot *built = build(example);
 
         print_message("%s: %zu bytes\n", name, built->file.size);
-        for (uint64_t size = 0; size < built->file.size; size++) {
-            /* A copy of its own size, so that the sanitizer sees a byte too many. */
-            kit_bytes cut = {0};
-
-            kit_append(&cut, built->file.bytes, (size_t)size);
-            if (is_accepted(&cut)) {
-                assert_true(is_end(built, size));
-                assert_is_another(&built->file, &cut);
-                ends++;
-            }
-            kit_free(&cut);
-        }
+        ends += cut_everywhere(built);
         build_free(built);
     }
     assert_true(ends > 0);
@@ -116,11 +125,10 @@ static void test_codec__a_file_with_more_than_its_parts_is_refused(void **state)
     for (uint32_t i = 0; (example = build_example(i, &name)) != NULL; i++) {
         built_slot *built = build(example);
 
+        print_message("%s\n", name);
         for (int more = 0; more < 40; more++) {
             kit_append(&built->file, &(uint8_t){(uint8_t)(more * 7)}, 1);
-            if (is_accepted(&built->file)) {
-                fail_msg("%s with %d more bytes", name, more + 1);
-            }
+            assert_false(is_accepted(&built->file));
         }
         build_free(built);
     }
@@ -143,54 +151,61 @@ static uint64_t get_number(const kit_bytes *file, const build_mark *mark)
     return value;
 }
 
+static const uint64_t extremes[] = {
+    0,
+    1,
+    2,
+    3,
+    63,
+    64,
+    0x7fffffff,
+    0x80000000,
+    0xfffffffe,
+    UINT32_MAX,
+    0x1ffffffff,
+    UINT64_C(1) << 44,
+    UINT64_MAX / 12,
+    INT64_MAX,
+    (uint64_t)INT64_MAX + 1,
+    UINT64_MAX - 7,
+    UINT64_MAX,
+};
+#define EXTREMES (sizeof(extremes) / sizeof(extremes[0]))
+
+/* One number of a file is replaced by each extreme, by one more and by one less. */
+static void try_extremes(built_slot *built, const build_mark *mark)
+{
+    uint64_t own = get_number(&built->file, mark);
+
+    for (size_t i = 0; i < EXTREMES; i++) {
+        put_number(&built->file, mark, extremes[i]);
+        (void)is_accepted(&built->file);
+    }
+    put_number(&built->file, mark, own + 1);
+    (void)is_accepted(&built->file);
+    put_number(&built->file, mark, own - 1);
+    (void)is_accepted(&built->file);
+    put_number(&built->file, mark, own);
+}
+
 static void test_codec__no_number_of_a_file_is_trusted(void **state)
 {
-    static const uint64_t extremes[] = {
-        0,
-        1,
-        2,
-        3,
-        63,
-        64,
-        0x7fffffff,
-        0x80000000,
-        0xfffffffe,
-        UINT32_MAX,
-        0x1ffffffff,
-        UINT64_C(1) << 44,
-        UINT64_MAX / 12,
-        INT64_MAX,
-        (uint64_t)INT64_MAX + 1,
-        UINT64_MAX - 7,
-        UINT64_MAX,
-    };
     const build_slot *example;
     const char *name;
-    uint64_t tried = 0;
+    uint32_t tried = 0;
 
     (void)state;
     for (uint32_t i = 0; (example = build_example(i, &name)) != NULL; i++) {
         built_slot *built = build(example);
 
         for (uint32_t k = 0; k < built->mark_count; k++) {
-            const build_mark *mark = &built->marks[k];
-            uint64_t own = get_number(&built->file, mark);
-
-            for (size_t e = 0; e < sizeof(extremes) / sizeof(extremes[0]) + 2; e++) {
-                uint64_t value = e < sizeof(extremes) / sizeof(extremes[0])
-                                     ? extremes[e]
-                                     : own + (e % 2 == 0 ? 1 : UINT64_MAX);
-
-                put_number(&built->file, mark, value);
-                (void)is_accepted(&built->file);
-                tried++;
-            }
-            put_number(&built->file, mark, own);
+            try_extremes(built, &built->marks[k]);
         }
+        tried += built->mark_count;
         assert_true(is_accepted(&built->file));
         build_free(built);
     }
-    assert_true(tried > 5000);
+    assert_true(tried > 300);
 }
 
 static void test_codec__any_changed_byte_is_refused_or_kept(void **state)
@@ -245,7 +260,7 @@ static uint64_t find_word(const kit_bytes *file, const char *word, uint64_t from
     return 0;
 }
 
-static void assert_refused(const kit_bytes *file, kvarve_status wanted, const char *text)
+static void assert_refused(kit_bytes *file, kvarve_status wanted, const char *text)
 {
     llama_slot *slot = NULL;
     kvarve_error err = {0};
@@ -319,7 +334,7 @@ static void test_codec__an_empty_slot_is_refused(void **state)
 
 /* ---- Stored whole ---- */
 
-static void assert_whole(const kit_bytes *file, const char *reason)
+static void assert_whole(kit_bytes *file, const char *reason)
 {
     llama_slot *slot = NULL;
     kvarve_error err = {0};

@@ -14,7 +14,7 @@
 #include "unit/llama/codec_kit.h"
 #include "unit/llama/slot_builder.h"
 
-static llama_slot *open_file(const kit_bytes *file)
+static llama_slot *open_file(kit_bytes *file)
 {
     llama_input input = kit_input(file);
     llama_slot *slot = NULL;
@@ -45,8 +45,8 @@ static kit_target own_target(const build_slot *example)
 }
 
 /* Cut and join with these sizes; the result is the file again. */
-static void round_trip(const kit_bytes *file, const build_slot *example, uint32_t span,
-                       size_t batch, size_t step)
+static void round_trip(kit_bytes *file, const build_slot *example, uint32_t span, size_t batch,
+                       size_t step)
 {
     llama_slot *slot = open_file(file);
     kit_target target = own_target(example);
@@ -117,27 +117,26 @@ static void test_codec__streams_and_sequences_are_chosen_when_writing(void **sta
 
 static void test_codec__pages_of_a_dense_model_do_not_change_when_it_grows(void **state)
 {
+    /* Rows of 4 bytes, 8 a token. */
     const build_slot small = {
         .tokens = 130,
         .main.full = {
             .layers = 1, .key_type = 1, .key_bytes = 4, .value_type = 1, .value_bytes = 4}};
+    const size_t row = 4, second = 64, last = 128;
     built_slot *built = build(&small);
     llama_slot *slot = open_file(&built->file);
     kit_pieces pieces = kit_cut(slot, 64, 10, 1000);
-    uint64_t keys_at = 24 + 4 * 130 + 4 + 8 + 12 * 130 + 16 + 12;
-    uint64_t values_at = keys_at + 4 * 130 + 12;
+    const uint8_t *pages = pieces.rows[LLAMA_MAIN];
+    const uint8_t *keys = built->file.bytes + (24 + row * 130 + 4 + 8 + 3 * row * 130 + 16 + 12);
+    const uint8_t *values = keys + row * 130 + 12;
 
     (void)state;
     /* The second page: its K rows, then its V rows. */
-    assert_memory_equal(pieces.rows[LLAMA_MAIN] + 64 * 8, built->file.bytes + keys_at + 64 * 4,
-                        64 * 4);
-    assert_memory_equal(pieces.rows[LLAMA_MAIN] + 64 * 8 + 64 * 4,
-                        built->file.bytes + values_at + 64 * 4, 64 * 4);
+    assert_memory_equal(pages + second * 2 * row, keys + second * row, 64 * row);
+    assert_memory_equal(pages + second * 2 * row + 64 * row, values + second * row, 64 * row);
     /* The last, partial one has valid rows only. */
-    assert_memory_equal(pieces.rows[LLAMA_MAIN] + 128 * 8, built->file.bytes + keys_at + 128 * 4,
-                        2 * 4);
-    assert_memory_equal(pieces.rows[LLAMA_MAIN] + 128 * 8 + 2 * 4,
-                        built->file.bytes + values_at + 128 * 4, 2 * 4);
+    assert_memory_equal(pages + last * 2 * row, keys + last * row, 2 * row);
+    assert_memory_equal(pages + last * 2 * row + 2 * row, values + last * row, 2 * row);
     kit_pieces_free(&pieces);
     llama_slot_close(slot);
     build_free(built);
@@ -157,11 +156,11 @@ static void test_codec__transposed_values_are_turned(void **state)
     llama_slot *slot = open_file(&built->file);
     kit_pieces pieces = kit_cut(slot, 64, 1, 1000);
     const uint8_t *values = built->file.bytes + built->file.size - 12;
-    const uint8_t *page = pieces.rows[LLAMA_MAIN] + 3 * 2;
+    const uint8_t *page = pieces.rows[LLAMA_MAIN] + 6;
 
     (void)state;
-    for (int token = 0; token < 3; token++) {
-        for (int element = 0; element < 2; element++) {
+    for (size_t token = 0; token < 3; token++) {
+        for (size_t element = 0; element < 2; element++) {
             assert_memory_equal(page + token * 4 + element * 2, values + (element * 3 + token) * 2,
                                 2);
         }
@@ -197,7 +196,7 @@ static void test_codec__an_older_boundary_is_written_with_its_own_endpoint(void 
     verify(again, 64);
     assert_int_equal(llama_slot_tokens(again), 64);
     assert_int_equal(llama_slot_checkpoints(again), 2);
-    assert_memory_equal(pieces_again.rows[LLAMA_MAIN], pieces.rows[LLAMA_MAIN], 64 * 32);
+    assert_memory_equal(pieces_again.rows[LLAMA_MAIN], pieces.rows[LLAMA_MAIN], (size_t)64 * 32);
     /* The payload of the endpoint is that of the checkpoint; the head differs in what it is. */
     assert_int_equal(pieces_again.response[LLAMA_MAIN].size, pieces.checkpoint[LLAMA_MAIN][1].size);
     assert_memory_equal(pieces_again.response[LLAMA_MAIN].bytes + LLAMA_ENDPOINT_HEAD,
@@ -325,8 +324,8 @@ static void test_codec__verification_shows_all_pages_and_endpoints(void **state)
     (void)state;
     assert_int_equal(llama_slot_verify(slot, 64, &visitor, NULL), KVARVE_OK);
     assert_int_equal(visited.rows[LLAMA_MAIN].size, 150 * 32);
-    assert_memory_equal(visited.rows[LLAMA_MAIN].bytes, pieces.rows[LLAMA_MAIN], 150 * 32);
-    assert_memory_equal(visited.rows[LLAMA_DRAFT].bytes, pieces.rows[LLAMA_DRAFT], 150 * 8);
+    assert_memory_equal(visited.rows[LLAMA_MAIN].bytes, pieces.rows[LLAMA_MAIN], (size_t)150 * 32);
+    assert_memory_equal(visited.rows[LLAMA_DRAFT].bytes, pieces.rows[LLAMA_DRAFT], (size_t)150 * 8);
     kit_assert_equal(&visited.response[LLAMA_MAIN], &pieces.response[LLAMA_MAIN]);
     kit_assert_equal(&visited.checkpoints, &pieces.checkpoint[LLAMA_MAIN][0]);
     assert_int_equal(visited.response[LLAMA_DRAFT].size, 0);

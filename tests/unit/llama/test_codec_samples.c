@@ -14,16 +14,16 @@
 #include "base/alloc.h"
 #include "unit/llama/codec_kit.h"
 
-typedef struct sample {
+typedef struct sample_facts {
     const char *name;
     uint64_t tokens;
     uint32_t checkpoints;
     uint32_t stream_count;
     uint32_t stream_index;
     uint32_t sequence;
-} sample;
+} sample_facts;
 
-static const sample samples[] = {
+static const sample_facts samples[] = {
     {"llama", 97, 0, 1, 0, 0},
     {"llama-long", 165, 0, 1, 0, 0},
     {"llama-fa-off", 77, 0, 1, 0, 0},
@@ -50,7 +50,7 @@ static kit_bytes load_sample(const char *name)
     return kit_load(path);
 }
 
-static llama_slot *open_sample(const kit_bytes *file)
+static llama_slot *open_sample(kit_bytes *file)
 {
     llama_input input = kit_input(file);
     llama_slot *slot = NULL;
@@ -62,23 +62,28 @@ static llama_slot *open_sample(const kit_bytes *file)
     return slot;
 }
 
+static void verify_sample(const sample_facts *sample)
+{
+    kit_bytes file = load_sample(sample->name);
+    llama_slot *slot = open_sample(&file);
+    kvarve_error err = {0};
+
+    print_message("%s\n", sample->name);
+    assert_int_equal(llama_slot_tokens(slot), sample->tokens);
+    assert_null(llama_slot_whole_reason(slot));
+    assert_int_equal(llama_slot_checkpoints(slot), sample->checkpoints);
+    if (llama_slot_verify(slot, 64, NULL, &err) != KVARVE_OK) {
+        fail_msg("%s", err.text);
+    }
+    llama_slot_close(slot);
+    kit_free(&file);
+}
+
 static void test_codec__samples_are_verified(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
-        kit_bytes file = load_sample(samples[i].name);
-        llama_slot *slot = open_sample(&file);
-        kvarve_error err = {0};
-
-        print_message("%s\n", samples[i].name);
-        assert_int_equal(llama_slot_tokens(slot), samples[i].tokens);
-        assert_null(llama_slot_whole_reason(slot));
-        assert_int_equal(llama_slot_checkpoints(slot), samples[i].checkpoints);
-        if (llama_slot_verify(slot, 64, NULL, &err) != KVARVE_OK) {
-            fail_msg("%s", err.text);
-        }
-        llama_slot_close(slot);
-        kit_free(&file);
+        verify_sample(&samples[i]);
     }
 }
 

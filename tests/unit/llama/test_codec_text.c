@@ -254,34 +254,50 @@ static bool plan_is_taken(plan_kit *kit)
     return status == KVARVE_OK;
 }
 
-#define REFUSE_PLAN(change)                                                                        \
-    do {                                                                                           \
-        plan_kit *kit = make_plan();                                                               \
+/* Ways to spoil a plan, each alone. */
+#define SPOILT_PLANS(SPOIL)                                                                        \
+    SPOIL(no_layout, kit->plan.layout[LLAMA_MAIN] = NULL)                                          \
+    SPOIL(no_tokens, kit->plan.tokens = NULL)                                                      \
+    SPOIL(zero_tokens, kit->plan.token_count = 0)                                                  \
+    SPOIL(too_many_tokens, kit->plan.token_count = LLAMA_TOKENS_MAX + 1)                           \
+    SPOIL(zero_streams, kit->plan.stream_count = 0)                                                \
+    SPOIL(too_many_streams, kit->plan.stream_count = LLAMA_STREAMS_MAX + 1)                        \
+    SPOIL(stream_beyond, kit->plan.stream_index = 1)                                               \
+    SPOIL(other_boundary, kit->plan.endpoint[LLAMA_MAIN].tokens = 63)                              \
+    SPOIL(other_cells, kit->plan.endpoint[LLAMA_MAIN].window_cells = 4)                            \
+    SPOIL(other_window, kit->plan.endpoint[LLAMA_MAIN].window_bytes++)                             \
+    SPOIL(other_recurrent, kit->plan.endpoint[LLAMA_MAIN].recurrent_size--)                        \
+    SPOIL(other_stride, kit->plan.endpoint[LLAMA_MAIN].is_extended = true)                         \
+    SPOIL(no_checkpoint, kit->checkpoint.main.is_checkpoint = false)                               \
+    SPOIL(checkpoint_beyond, kit->checkpoint.main.tokens = 65)                                     \
+    SPOIL(checkpoint_shape, kit->checkpoint.main.recurrent_size--)                                 \
+    SPOIL(many_checkpoints, kit->plan.checkpoint_count = LLAMA_CHECKPOINTS_MAX + 1)                \
+    SPOIL(token_beyond, kit->tokens[5] = UINT32_C(0x80000000))
+
+#define SPOIL_FUNCTION(name, change)                                                               \
+    static void spoil_##name(plan_kit *kit)                                                        \
+    {                                                                                              \
         change;                                                                                    \
-        assert_false(plan_is_taken(kit));                                                          \
-    } while (0)
+    }
+SPOILT_PLANS(SPOIL_FUNCTION)
 
 static void test_writer__a_plan_that_contradicts_itself_is_refused(void **state)
 {
+#define SPOIL_ENTRY(name, change) {#name, spoil_##name},
+    static const struct {
+        const char *name;
+        void (*spoil)(plan_kit *kit);
+    } entries[] = {SPOILT_PLANS(SPOIL_ENTRY)};
+
     (void)state;
     assert_true(plan_is_taken(make_plan()));
-    REFUSE_PLAN(kit->plan.layout[LLAMA_MAIN] = NULL);
-    REFUSE_PLAN(kit->plan.tokens = NULL);
-    REFUSE_PLAN(kit->plan.token_count = 0);
-    REFUSE_PLAN(kit->plan.token_count = LLAMA_TOKENS_MAX + 1);
-    REFUSE_PLAN(kit->plan.stream_count = 0);
-    REFUSE_PLAN(kit->plan.stream_count = LLAMA_STREAMS_MAX + 1);
-    REFUSE_PLAN(kit->plan.stream_index = 1);
-    REFUSE_PLAN(kit->plan.endpoint[LLAMA_MAIN].tokens = 63);
-    REFUSE_PLAN(kit->plan.endpoint[LLAMA_MAIN].window_cells = 4);
-    REFUSE_PLAN(kit->plan.endpoint[LLAMA_MAIN].window_bytes++);
-    REFUSE_PLAN(kit->plan.endpoint[LLAMA_MAIN].recurrent_size--);
-    REFUSE_PLAN(kit->plan.endpoint[LLAMA_MAIN].is_extended = true);
-    REFUSE_PLAN(kit->checkpoint.main.is_checkpoint = false);
-    REFUSE_PLAN(kit->checkpoint.main.tokens = 65);
-    REFUSE_PLAN(kit->checkpoint.main.recurrent_size--);
-    REFUSE_PLAN(kit->plan.checkpoint_count = LLAMA_CHECKPOINTS_MAX + 1);
-    REFUSE_PLAN(kit->tokens[5] = UINT32_C(0x80000000));
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        plan_kit *kit = make_plan();
+
+        print_message("%s\n", entries[i].name);
+        entries[i].spoil(kit);
+        assert_false(plan_is_taken(kit));
+    }
 }
 
 static void test_writer__what_is_not_in_the_plan_is_refused(void **state)
