@@ -540,6 +540,7 @@ void segment_close(segment_set *set)
         return;
     }
     KVARVE_ASSERT(set->magic == SEGMENT_MAGIC && set->operations == 0);
+    KVARVE_ASSERT(set->files_pending == 0);
     set->magic = 0;
     for (uint32_t i = 0; i < set->file_count; i++) {
         set->env->io->ops->close(set->env->io, set->files[i]->fd);

@@ -44,6 +44,7 @@ typedef struct remove_job {
     segment_job base;
     removal *removals;
     uint32_t removal_count;
+    uint32_t failed; /* the one whose removal gave the result */
     bool sync_failed;
 } remove_job;
 
@@ -194,12 +195,13 @@ static void run_remove(kvarve_job *job)
         own->removals[i].is_removed = rc == 0 || rc == -ENOENT;
         if (own->base.result == 0 && !own->removals[i].is_removed) {
             own->base.result = rc;
+            own->failed = i;
         }
     }
     rc = io->ops->sync_directory(io, set->directory);
-    if (rc < 0) {
+    own->sync_failed = rc < 0;
+    if (own->base.result == 0) {
         own->base.result = rc;
-        own->sync_failed = true;
     }
 }
 
@@ -210,7 +212,8 @@ static void remove_done(kvarve_job *job)
     segment_set *set = trim->base.set;
 
     if (own->base.result < 0) {
-        operation_fail(&trim->base, own->base.result, "remove", &own->removals[0].file->head);
+        operation_fail(&trim->base, own->base.result, "remove",
+                       &own->removals[own->failed].file->head);
     }
     set->is_failed = set->is_failed || own->sync_failed;
     for (uint32_t i = 0; i < own->removal_count; i++) {

@@ -198,6 +198,14 @@ static void test_segment__neighbours_go_in_one_call(void **unused)
     parts[3].size = SAMPLE_SLOT;
     parts[PAGES - 1].size = 1; /* No gap: nothing comes after it. */
     assert_int_equal(count_steps(&f, WORLD_OP_READ, parts, PAGES, false), 1);
+    for (size_t i = 0; i < PAGES / 2; i++) { /* Every second slot. */
+        parts[i] = (segment_part){
+            .place = places[2 * i], .bytes = read_back[i], .size = SAMPLE_SLOT, .result = 1};
+    }
+    assert_int_equal(count_steps(&f, WORLD_OP_READ, parts, PAGES / 2, false), PAGES / 2);
+    for (size_t i = 0; i < PAGES / 2; i++) {
+        assert_memory_equal(read_back[i], written[2 * i], SAMPLE_SLOT);
+    }
     end(&f);
 }
 
@@ -412,6 +420,11 @@ static void test_segment__a_renamed_file_is_not_believed(void **unused)
     reopen(&f);
     assert_int_equal(sample_count(f.set).file_count, 1);
     assert_int_equal(sample_count(f.set).damaged_files, 2);
+
+    assert_int_equal(world_remove(f.world, SAMPLE_FOLDER "/16384-1.seg"), 0);
+    reopen(&f);
+    assert_int_equal(sample_count(f.set).file_count, 0);
+    assert_int_equal(sample_count(f.set).damaged_files, 2);
     end(&f);
 }
 
@@ -542,6 +555,13 @@ static void test_segment__trim_punches_what_is_free_once(void **unused)
     for (size_t i = 1; i < PAGES; i += 2) {
         assert_memory_equal(read_back[i], written[i], SAMPLE_SLOT);
     }
+
+    /* A slot that was written again has space on the disk again. */
+    assert_int_equal(segment_reserve(f.set, SAMPLE_SLOT, 1, places), KVARVE_OK);
+    write_pages(&f, places, 1);
+    segment_free(f.set, places[0]);
+    assert_int_equal(sample_trim(f.world, f.set, &bytes), KVARVE_OK);
+    assert_int_equal(bytes, SAMPLE_SLOT);
     end(&f);
 }
 
