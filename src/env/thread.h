@@ -14,6 +14,9 @@ typedef struct kvarve_mutex {
     _Alignas(16) unsigned char storage[64];
 } kvarve_mutex;
 
+/* An initialised mutex, for objects that live as long as the process. */
+#define KVARVE_MUTEX_INIT {.storage = {0}}
+
 typedef struct kvarve_condition {
     _Alignas(16) unsigned char storage[64];
 } kvarve_condition;

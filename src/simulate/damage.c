@@ -137,7 +137,12 @@ int world_put_file(sim_world *world, const char *path, const void *bytes, size_t
 {
     char canonical[KVARVE_PATH_MAX];
     const int rc = disk_canonical_path(path, canonical);
-    const struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+    /* iovec serves both directions and so is not const; file_write only reads. */
+    union {
+        const void *constant;
+        void *plain;
+    } source = {.constant = bytes};
+    const struct iovec part = {.iov_base = source.plain, .iov_len = size};
     sim_file *file;
 
     if (rc < 0) {
@@ -246,10 +251,9 @@ int world_lock_as_other(sim_world *world, const char *path, int64_t pid)
     return 0;
 }
 
-bool world_holds_lock(const sim_world *world, const char *path)
+bool world_holds_lock(sim_world *world, const char *path)
 {
-    /* Looking does not change it; disk_find is shared with those that do. */
-    const sim_file *file = find_file((sim_world *)(uintptr_t)world, path);
+    const sim_file *file = find_file(world, path);
 
     return file != NULL && file->is_locked;
 }

@@ -57,8 +57,10 @@ void file_set_path(sim_pool *pool, sim_file *file, const char *path)
 
 static void drop_dirty_table(sim_pool *pool, sim_file *file)
 {
-    pool_give(pool, file->dirty, file->dirty_capacity * sizeof *file->dirty);
-    pool_give(pool, file->slots, 2 * file->dirty_capacity * sizeof *file->slots);
+    const size_t capacity = file->dirty_capacity;
+
+    pool_give(pool, file->dirty, capacity * sizeof *file->dirty);
+    pool_give(pool, file->slots, 2 * capacity * sizeof *file->slots);
 }
 
 void file_destroy(sim_pool *pool, sim_file *file)
@@ -191,27 +193,37 @@ typedef enum move_direction {
     ZEROS_TO_PARTS,
 } move_direction;
 
-/* Move `size` bytes between the parts and `bytes`. */
+/* Move `size` bytes, 1 or more, between the parts' memory and `bytes`; where `bytes` then goes on.
+ */
+static uint8_t *move_step(uint8_t *here, uint8_t *bytes, size_t size, move_direction direction)
+{
+    switch (direction) {
+    case FROM_PARTS:
+        memcpy(bytes, here, size);
+        return bytes + size;
+    case TO_PARTS:
+        memcpy(here, bytes, size);
+        return bytes + size;
+    case ZEROS_TO_PARTS:
+        memset(here, 0, size);
+        return NULL;
+    }
+    KVARVE_UNREACHABLE();
+}
+
 static void move(part_cursor *cursor, uint8_t *bytes, size_t size, move_direction direction)
 {
     while (size > 0) {
-        const size_t step = (size_t)kvarve_min_u64(cursor->part->iov_len - cursor->at, size);
+        const size_t left = cursor->part->iov_len - cursor->at;
+        const size_t step = (size_t)kvarve_min_u64(left, size);
 
         if (step > 0) { /* an empty part may be NULL */
-            uint8_t *here = (uint8_t *)cursor->part->iov_base + cursor->at;
-
-            if (direction == FROM_PARTS) {
-                memcpy(bytes, here, step);
-            } else if (direction == TO_PARTS) {
-                memcpy(here, bytes, step);
-            } else {
-                memset(here, 0, step);
-            }
-            bytes = direction == ZEROS_TO_PARTS ? NULL : bytes + step;
-            cursor->at += step;
-            size -= step;
+            bytes =
+                move_step((uint8_t *)cursor->part->iov_base + cursor->at, bytes, step, direction);
         }
-        if (cursor->at == cursor->part->iov_len) {
+        cursor->at += step;
+        size -= step;
+        if (step == left) {
             cursor->part++;
             cursor->at = 0;
         }

@@ -62,27 +62,37 @@ static void grow(sim_pool *pool, sim_image *image, uint64_t chunk)
     image->chunk_count = count;
 }
 
+/* A chunk with one reference and the blocks of `old` (NULL: none), whose reference it takes over.
+ */
+static sim_chunk *unshare_chunk(sim_pool *pool, sim_chunk *old)
+{
+    sim_chunk *chunk = pool_take_zeroed(pool, sizeof *chunk);
+
+    chunk->references = 1;
+    if (old == NULL) {
+        return chunk;
+    }
+    for (int i = 0; i < IMAGE_CHUNK_BLOCKS; i++) {
+        chunk->blocks[i] = old->blocks[i];
+        if (chunk->blocks[i] != NULL) {
+            chunk->blocks[i]->references++;
+        }
+    }
+    drop_chunk(pool, old);
+    return chunk;
+}
+
 /* Where the pointer to block `index` is, in a chunk of this image alone. */
 static sim_block **own_place(sim_pool *pool, sim_image *image, uint64_t index)
 {
     const uint64_t number = index / IMAGE_CHUNK_BLOCKS;
     sim_chunk *chunk;
-    sim_chunk *copy;
 
     grow(pool, image, number);
     chunk = image->chunks[number];
     if (chunk == NULL || chunk->references > 1) {
-        copy = pool_take_zeroed(pool, sizeof *copy);
-        copy->references = 1;
-        for (int i = 0; chunk != NULL && i < IMAGE_CHUNK_BLOCKS; i++) {
-            copy->blocks[i] = chunk->blocks[i];
-            if (copy->blocks[i] != NULL) {
-                copy->blocks[i]->references++;
-            }
-        }
-        drop_chunk(pool, chunk);
-        image->chunks[number] = copy;
-        chunk = copy;
+        chunk = unshare_chunk(pool, chunk);
+        image->chunks[number] = chunk;
     }
     return &chunk->blocks[index % IMAGE_CHUNK_BLOCKS];
 }
@@ -157,14 +167,13 @@ void image_cut(sim_pool *pool, sim_image *image, uint64_t size)
 {
     const uint64_t first = size / IMAGE_BLOCK;
     const size_t kept = (size_t)(size % IMAGE_BLOCK);
-    uint64_t index = image_next_block(image, first);
+    const sim_block *partial = kept > 0 ? image_block(image, first) : NULL;
+    uint64_t index;
 
-    if (index == first && kept > 0) {
-        if (!is_zero(image_block(image, first)->bytes + kept, IMAGE_BLOCK - kept)) {
-            memset(image_edit(pool, image, first, true) + kept, 0, IMAGE_BLOCK - kept);
-        }
-        index = image_next_block(image, first + 1);
+    if (partial != NULL && !is_zero(partial->bytes + kept, IMAGE_BLOCK - kept)) {
+        memset(image_edit(pool, image, first, true) + kept, 0, IMAGE_BLOCK - kept);
     }
+    index = image_next_block(image, kept > 0 ? first + 1 : first);
     for (; index != UINT64_MAX; index = image_next_block(image, index + 1)) {
         image_share(pool, image, index, NULL);
     }

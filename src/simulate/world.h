@@ -33,8 +33,8 @@
 
 #include "env/env.h"
 
-#define WORLD_SECTOR 512        /* bytes that the disk writes at once */
-#define WORLD_NEVER  UINT64_MAX /* a step or change that does not come */
+#define WORLD_SECTOR ((size_t)512) /* bytes that the disk writes at once */
+#define WORLD_NEVER  UINT64_MAX    /* a step or change that does not come */
 
 typedef struct sim_world sim_world;
 
@@ -156,7 +156,7 @@ uint32_t world_mappings(const sim_world *world); /* memory created and not destr
 
 /* Locks: pretend that process `pid` holds the lock of `path` (0: that it let go). 0 or -ENOENT. */
 int world_lock_as_other(sim_world *world, const char *path, int64_t pid);
-bool world_holds_lock(const sim_world *world, const char *path); /* our own process does */
+bool world_holds_lock(sim_world *world, const char *path); /* our own process does */
 
 /*
  * Executor. poll runs one job or more, drawn by the seed, then calls their done in that order.

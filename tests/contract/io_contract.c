@@ -19,7 +19,7 @@
 #include "contract/io_contract.h"
 #include "env/io_all.h"
 
-#define BLOCK  KVARVE_IO_ALIGNMENT
+#define BLOCK  ((size_t)KVARVE_IO_ALIGNMENT)
 #define CREATE KVARVE_OPEN_CREATE
 
 static alignas(BLOCK) uint8_t aligned[4 * BLOCK];

@@ -32,5 +32,6 @@ static int remove_one(const char *path, const struct stat *stat, int type, struc
 
 void scratch_remove(const char *path)
 {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): tear-down has one thread. */
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

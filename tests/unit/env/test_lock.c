@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,7 +55,7 @@ static void test_lock__the_second_process_learns_who_holds_it(void **state)
     (void)state;
     scratch_make(root);
     assert_int_equal(io_join_path(path, sizeof path, root, "lock"), 0);
-    assert_int_equal(pipe(ready) + pipe(until), 0);
+    assert_int_equal(pipe2(ready, O_CLOEXEC) + pipe2(until, O_CLOEXEC), 0);
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {

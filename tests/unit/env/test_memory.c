@@ -17,8 +17,8 @@
 
 #include "env/env_posix.h"
 
-#define PAGE  4096
-#define PAGES 64
+#define PAGE  ((size_t)4096)
+#define PAGES ((size_t)64)
 
 static kvarve_mapping mapping;
 
@@ -27,7 +27,7 @@ static int setup(void **state)
     kvarve_memory *memory = memory_posix();
 
     (void)state;
-    return memory->create(memory, "kvarve-test", (size_t)PAGES * PAGE, &mapping);
+    return memory->create(memory, "kvarve-test", PAGES * PAGE, &mapping);
 }
 
 static int teardown(void **state)
@@ -55,7 +55,7 @@ static void test_memory__its_size_is_sealed(void **state)
     assert_int_equal((uintptr_t)mapping.base % PAGE, 0);
     assert_int_equal(ftruncate(mapping.fd, PAGE), -1);
     assert_int_equal(errno, EPERM);
-    assert_int_equal(ftruncate(mapping.fd, (off_t)(2 * PAGES) * PAGE), -1);
+    assert_int_equal(ftruncate(mapping.fd, (off_t)(2 * mapping.size)), -1);
     assert_int_equal(fcntl(mapping.fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     assert_int_equal(fcntl(mapping.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }

@@ -17,6 +17,7 @@
 #include "support/world_files.h"
 
 #define SEEDS 200
+#define BLOCK ((size_t)4096)
 
 static sim_world *world;
 
@@ -203,12 +204,12 @@ static void test_disk__an_unsynced_hole_is_old_or_zero_and_never_garbage(void **
 
         file_put(world, "a", 'o', 8192);
         fd = file_open(world, "a");
-        assert_int_equal(io_of(world)->ops->punch(io_of(world), fd, 0, 4096), 0);
+        assert_int_equal(io_of(world)->ops->punch(io_of(world), fd, 0, BLOCK), 0);
         assert_int_equal(file_byte(world, "a", 0), 0);
         restart_with(seed);
         count_fate(&fates, "a", 0);
         count_fate(&fates, "a", 512);
-        assert_int_equal(file_byte(world, "a", 4096), 'o');
+        assert_int_equal(file_byte(world, "a", BLOCK), 'o');
     }
     assert_true(fates.old > SEEDS / 10 && fates.zero > SEEDS / 10);
     assert_int_equal(fates.garbage + fates.fresh, 0);
@@ -345,13 +346,13 @@ static void test_disk__a_failed_directory_sync_drops_the_names(void **state)
 static void test_disk__a_restart_is_settled_and_can_be_repeated(void **state)
 {
     kvarve_fd fd;
-    char before[4096];
-    char after[4096];
+    char before[BLOCK];
+    char after[BLOCK];
 
     (void)state;
-    file_put(world, "a", 'o', 4096);
+    file_put(world, "a", 'o', BLOCK);
     fd = file_open(world, "a");
-    file_fill(world, fd, 'n', 4096, 0);
+    file_fill(world, fd, 'n', BLOCK, 0);
     restart_with(3);
     assert_int_equal(world_read(world, "a", 0, before, sizeof before), 0);
     for (uint64_t seed = 4; seed < 50; seed++) {
@@ -378,27 +379,27 @@ static void test_disk__a_full_disk_writes_short_and_then_not_at_all(void **state
 {
     kvarve_io *io = io_of(world);
     const kvarve_fd fd = file_open(world, "a");
-    static char bytes[3 * 4096];
+    static char bytes[3 * BLOCK];
     const struct iovec part = {.iov_base = bytes, .iov_len = sizeof bytes};
     kvarve_space space;
 
     (void)state;
-    world_set_capacity(world, 5 * 4096);
-    file_fill(world, fd, 'n', 3 * 4096, 0);
-    assert_int_equal(io->ops->write(io, fd, &part, 1, 3 * 4096), 2 * 4096);
-    assert_int_equal(io->ops->write(io, fd, &part, 1, 5 * 4096), -ENOSPC);
+    world_set_capacity(world, 5 * BLOCK);
+    file_fill(world, fd, 'n', 3 * BLOCK, 0);
+    assert_int_equal(io->ops->write(io, fd, &part, 1, 3 * BLOCK), 2 * BLOCK);
+    assert_int_equal(io->ops->write(io, fd, &part, 1, 5 * BLOCK), -ENOSPC);
     assert_int_equal(io->ops->write(io, fd, &part, 1, 0), sizeof bytes); /* space it has */
-    assert_int_equal(io->ops->allocate(io, fd, 0, 6 * 4096), -ENOSPC);
-    assert_int_equal(file_size(world, "a"), 5 * 4096);
+    assert_int_equal(io->ops->allocate(io, fd, 0, 6 * BLOCK), -ENOSPC);
+    assert_int_equal(file_size(world, "a"), 5 * BLOCK);
     assert_int_equal(io->ops->space(io, "/", &space), 0);
-    assert_int_equal(space.total_bytes, 5 * 4096);
+    assert_int_equal(space.total_bytes, 5 * BLOCK);
     assert_int_equal(space.free_bytes, 0);
-    assert_int_equal(io->ops->punch(io, fd, 4096, 2 * 4096), 0);
-    assert_int_equal(world_used_bytes(world), 3 * 4096);
-    assert_int_equal(io->ops->truncate(io, fd, 4096), 0);
-    assert_int_equal(world_used_bytes(world), 4096);
+    assert_int_equal(io->ops->punch(io, fd, BLOCK, 2 * BLOCK), 0);
+    assert_int_equal(world_used_bytes(world), 3 * BLOCK);
+    assert_int_equal(io->ops->truncate(io, fd, BLOCK), 0);
+    assert_int_equal(world_used_bytes(world), BLOCK);
     assert_int_equal(io->ops->unlink(io, "a"), 0);
-    assert_int_equal(world_used_bytes(world), 4096); /* a descriptor holds it */
+    assert_int_equal(world_used_bytes(world), BLOCK); /* a descriptor holds it */
     file_close(world, fd);
     assert_int_equal(world_used_bytes(world), 0);
 }
@@ -419,7 +420,7 @@ static void test_disk__space_is_right_after_each_restart(void **state)
         restart_with(seed);
         assert_int_equal(io->ops->stat(io, "a", &stat), 0);
         assert_int_equal(world_used_bytes(world), stat.allocated_bytes);
-        assert_true(stat.allocated_bytes <= 120000 + 4096);
+        assert_true(stat.allocated_bytes <= 120000 + BLOCK);
         assert_int_equal(world_remove(world, "a"), 0);
         assert_int_equal(world_used_bytes(world), 0);
     }

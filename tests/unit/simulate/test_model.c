@@ -169,6 +169,22 @@ static void test_model__random_histories_keep_what_was_synced(void **state)
     world_destroy(world);
 }
 
+/* Change and sync the file at random, cut, and look at what is left. */
+static void change_and_cut(sim_world *world, uint64_t seed)
+{
+    const kvarve_fd fd = file_open(world, "f");
+
+    for (int i = 0; i < 30; i++) {
+        change_file(world, fd);
+        if (draw(5) == 0) {
+            assert_int_equal(file_try_sync(world, fd), 0);
+            note_sync();
+        }
+    }
+    cut(world, seed);
+    expect_settled(world);
+}
+
 static void test_model__a_snapshot_stays_as_it_was_taken(void **state)
 {
     static model taken;
@@ -192,16 +208,7 @@ static void test_model__a_snapshot_stays_as_it_was_taken(void **state)
         world_restore(world, snapshot, seed);
         m = taken;
         expect_seen(world);
-        fd = file_open(world, "f");
-        for (int i = 0; i < 30; i++) {
-            change_file(world, fd);
-            if (draw(5) == 0) {
-                assert_int_equal(file_try_sync(world, fd), 0);
-                note_sync();
-            }
-        }
-        cut(world, seed);
-        expect_settled(world);
+        change_and_cut(world, seed);
     }
     world_release_snapshot(world, snapshot);
     world_destroy(world);

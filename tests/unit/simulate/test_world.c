@@ -14,6 +14,8 @@
 #include "simulate/world.h"
 #include "support/world_files.h"
 
+#define BLOCK ((size_t)4096)
+
 static sim_world *world;
 
 static int setup(void **state)
@@ -143,15 +145,15 @@ static void test_world__memory_is_aligned_zero_and_limited(void **state)
 
     (void)state;
     assert_int_equal(memory->create(memory, "arena", 100, &mapping), -EINVAL);
-    assert_int_equal(memory->create(memory, "arena", 3 * 4096, &mapping), 0);
-    assert_int_equal((uintptr_t)mapping.base % 4096, 0);
+    assert_int_equal(memory->create(memory, "arena", 3 * BLOCK, &mapping), 0);
+    assert_int_equal((uintptr_t)mapping.base % BLOCK, 0);
     for (size_t i = 0; i < mapping.size; i++) {
         assert_int_equal(((char *)mapping.base)[i], 0);
     }
     world_set_headroom(world, 8192);
     assert_int_equal(memory->headroom(memory), 8192);
-    assert_int_equal(memory->populate(memory, &mapping, 0, 3 * 4096), -ENOMEM);
-    assert_int_equal(memory->populate(memory, &mapping, 4096, 2 * 4096), 0);
+    assert_int_equal(memory->populate(memory, &mapping, 0, 3 * BLOCK), -ENOMEM);
+    assert_int_equal(memory->populate(memory, &mapping, BLOCK, 2 * BLOCK), 0);
     assert_int_equal(world_mappings(world), 1);
     memory->destroy(memory, &mapping);
     assert_null(mapping.base);
@@ -276,7 +278,7 @@ static void test_world__a_copied_folder_is_equal_but_other_files(void **state)
     assert_int_equal(io->ops->stat(io, "t/segments/a", &to), 0);
     assert_int_not_equal(from.inode, to.inode);
     assert_int_equal(from.size, to.size);
-    assert_int_equal(world_used_bytes(world), 7 * 4096);
+    assert_int_equal(world_used_bytes(world), 7 * BLOCK);
     assert_int_equal(world_flip(world, "t/segments/a", 8999, 0xff), 0);
     world_restart(world, NULL);
     assert_int_equal(file_byte(world, "s/segments/a", 8999), 'a');
