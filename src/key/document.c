@@ -119,7 +119,7 @@ static kvarve_status digest_meaning(const char *text, const uint8_t salt_digest[
     sha256_state state;
     const kvarve_status status = without_numerics(text, &rest, err);
 
-    if (status != KVARVE_OK) {
+    if (rest == NULL) {
         return status;
     }
     sha256_init(&state);

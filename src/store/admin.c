@@ -24,7 +24,7 @@ static_assert(NAMESPACE_TEXT_SIZE <= sizeof((kvarve_checkpoint_info){0}.namespac
 
 static uint64_t count_links(const kvarve_list *list)
 {
-    const kvarve_link *link;
+    kvarve_link *link;
     uint64_t count = 0;
 
     KVARVE_LIST_FOREACH (link, list) {
@@ -33,13 +33,13 @@ static uint64_t count_links(const kvarve_list *list)
     return count;
 }
 
-static uint64_t count_namespaces(const store *store)
+static uint64_t count_namespaces(const store_machine *store)
 {
     uint64_t count = 0;
 
     for (size_t i = 0; i < store->spaces.bucket_count; i++) {
         for (kvarve_table_link *link = store->spaces.buckets[i]; link != NULL; link = link->next) {
-            const space *space = KVARVE_TABLE_ITEM(link, struct space, link);
+            const store_space *space = KVARVE_TABLE_ITEM(link, store_space, link);
 
             count += space->checkpoint_count > 0 || space->handles > 0;
         }
@@ -48,9 +48,9 @@ static uint64_t count_namespaces(const store *store)
 }
 
 /* A put that is over is listed until its caller lets go of it. */
-static uint64_t count_open_puts(const store *store)
+static uint64_t count_open_puts(const store_machine *store)
 {
-    const kvarve_link *link;
+    kvarve_link *link;
     uint64_t count = 0;
 
     KVARVE_LIST_FOREACH (link, &store->puts) {
@@ -62,7 +62,7 @@ static uint64_t count_open_puts(const store *store)
     return count;
 }
 
-static void count_objects(const store *store, kvarve_statistics *out)
+static void count_objects(const store_machine *store, kvarve_statistics *out)
 {
     out->checkpoints = store->by_id.count;
     out->spans = store->spans.count;
@@ -75,7 +75,7 @@ static void count_objects(const store *store, kvarve_statistics *out)
     out->is_failed = store_is_failed(store);
 }
 
-static void count_flash(const store *store, kvarve_statistics *out)
+static void count_flash(const store_machine *store, kvarve_statistics *out)
 {
     segment_counters segments;
     index_counters index = {0};
@@ -100,7 +100,7 @@ static void count_flash(const store *store, kvarve_statistics *out)
     out->damaged_files = segments.damaged_files;
 }
 
-static void count_arena(const store *store, kvarve_statistics *out)
+static void count_arena(const store_machine *store, kvarve_statistics *out)
 {
     arena_counters arena;
 
@@ -111,7 +111,7 @@ static void count_arena(const store *store, kvarve_statistics *out)
     out->arena_is_huge = arena.is_huge;
 }
 
-void store_statistics(const store *store, kvarve_statistics *out)
+void store_statistics(const store_machine *store, kvarve_statistics *out)
 {
     *out = store->statistics;
     out->struct_size = sizeof *out;
@@ -124,25 +124,25 @@ void store_statistics(const store *store, kvarve_statistics *out)
 
 /* Checkpoints by number, to name parents. */
 typedef struct numbering {
-    const checkpoint **sorted; /* NULL: no memory, or none: parents are not named */
+    const store_checkpoint **sorted; /* NULL: no memory, or none: parents are not named */
     size_t count;
 } numbering;
 
 static int compare_numbers(const void *a, const void *b)
 {
-    const uint64_t x = (*(const checkpoint *const *)a)->number;
-    const uint64_t y = (*(const checkpoint *const *)b)->number;
+    const uint64_t x = (*(const store_checkpoint *const *)a)->number;
+    const uint64_t y = (*(const store_checkpoint *const *)b)->number;
 
     return (x > y) - (x < y);
 }
 
-static numbering number_checkpoints(const store *store)
+static numbering number_checkpoints(const store_machine *store)
 {
     numbering made = {0};
-    const kvarve_link *link;
+    kvarve_link *link;
 
     if (store->by_id.count > 0) {
-        made.sorted = kvarve_allocate_array(store->by_id.count, sizeof(checkpoint *));
+        made.sorted = kvarve_allocate_array(store->by_id.count, sizeof(store_checkpoint *));
     }
     if (made.sorted == NULL) {
         return made;
@@ -155,43 +155,42 @@ static numbering number_checkpoints(const store *store)
     return made;
 }
 
-static const checkpoint *find_number(const numbering *numbering, uint64_t number)
+static const store_checkpoint *find_number(const numbering *numbers, uint64_t number)
 {
     size_t low = 0;
-    size_t high = numbering->count;
+    size_t high = numbers->count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
-        if (numbering->sorted[middle]->number < number) {
+        if (numbers->sorted[middle]->number < number) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < numbering->count && numbering->sorted[low]->number == number
-               ? numbering->sorted[low]
-               : NULL;
+    return low < numbers->count && numbers->sorted[low]->number == number ? numbers->sorted[low]
+                                                                          : NULL;
 }
 
 /* Add what these pages say; only a page that is named once, and by what only the checkpoint names,
  * is its own. */
-static void add_pages(page *const *pages, uint32_t count, bool is_own, kvarve_checkpoint_info *info)
+static void add_pages(store_page *const *pages, uint32_t count, bool is_own, kvarve_checkpoint_info *info)
 {
     info->pages += count;
     for (uint32_t i = 0; i < count; i++) {
-        const page *page = pages[i];
+        const store_page *page = pages[i];
 
         info->bytes_own += is_own && page->references == 1 ? page->size : 0;
         info->bytes_in_ram += page->slot != ARENA_NONE ? page->size : 0;
     }
 }
 
-static void describe(const checkpoint *checkpoint, const numbering *numbering,
+static void describe(const store_checkpoint *checkpoint, const numbering *numbers,
                      kvarve_checkpoint_info *out)
 {
-    const struct checkpoint *parent =
-        checkpoint->parent == 0 ? NULL : find_number(numbering, checkpoint->parent);
+    const store_checkpoint *parent =
+        checkpoint->parent == 0 ? NULL : find_number(numbers, checkpoint->parent);
     bool is_own = true;
     uint32_t group = 0;
 
@@ -213,40 +212,40 @@ static void describe(const checkpoint *checkpoint, const numbering *numbering,
         memcpy(out->parent_id, parent->id.bytes, sizeof out->parent_id);
     }
     add_pages(checkpoint->pages, checkpoint->page_count, true, out);
-    for (const span *at = checkpoint->span; at != NULL; at = at->parent) {
+    for (const store_span *at = checkpoint->span; at != NULL; at = at->parent) {
         is_own = is_own && at->references == 1;
         add_pages(at->pages, at->page_count, is_own, out);
     }
 }
 
-void store_each(store *store, store_visit visit, void *context)
+void store_each(store_machine *store, store_visit visit, void *context)
 {
-    const numbering numbering = number_checkpoints(store);
+    const numbering numbers = number_checkpoints(store);
     kvarve_checkpoint_info info;
 
-    for (const kvarve_link *link = store->recency.previous; link != &store->recency;
+    for (kvarve_link *link = store->recency.previous; link != &store->recency;
          link = link->previous) {
-        describe(KVARVE_LIST_ITEM(link, const checkpoint, lru), &numbering, &info);
+        describe(KVARVE_LIST_ITEM(link, const checkpoint, lru), &numbers, &info);
         if (!visit(context, &info)) {
             break;
         }
     }
-    kvarve_release(numbering.sorted);
+    kvarve_release(numbers.sorted);
 }
 
 /* --- drop --- */
 
-bool checkpoint_may_go(const checkpoint *checkpoint)
+bool checkpoint_may_go(const store_checkpoint *checkpoint)
 {
-    const struct checkpoint *companion = checkpoint->is_companion ? NULL : checkpoint->companion;
+    const store_checkpoint *companion = checkpoint->is_companion ? NULL : checkpoint->companion;
 
     return checkpoint->leases == 0 && !checkpoint->is_queued &&
            (companion == NULL || (companion->leases == 0 && !companion->is_queued));
 }
 
-bool checkpoint_let_go(store *store, checkpoint *checkpoint)
+bool checkpoint_let_go(store_machine *store, store_checkpoint *checkpoint)
 {
-    struct checkpoint *base = checkpoint->is_companion ? checkpoint->companion : NULL;
+    store_checkpoint *base = checkpoint->is_companion ? checkpoint->companion : NULL;
     const size_t before = store->by_id.count;
     const size_t going = checkpoint->companion != NULL && !checkpoint->is_companion ? 2 : 1;
 
@@ -266,9 +265,9 @@ bool checkpoint_let_go(store *store, checkpoint *checkpoint)
     return false;
 }
 
-kvarve_status store_drop(store *store, const uint8_t id[32], kvarve_error *err)
+kvarve_status store_drop(store_machine *store, const uint8_t id[32], kvarve_error *err)
 {
-    checkpoint *found;
+    store_checkpoint *found;
     bool is_gone;
 
     if (store->is_read_only) {
@@ -293,7 +292,7 @@ kvarve_status store_drop(store *store, const uint8_t id[32], kvarve_error *err)
 
 /* --- trim --- */
 
-kvarve_status store_trim_begin(store *store, kvarve_error *err)
+kvarve_status store_trim_begin(store_machine *store, kvarve_error *err)
 {
     if (store->is_read_only) {
         return kvarve_fail(err, KVARVE_INVALID, "trim: the store is open for reading only");
@@ -307,7 +306,7 @@ kvarve_status store_trim_begin(store *store, kvarve_error *err)
     return room_trim(store) ? KVARVE_OK : kvarve_fail(err, KVARVE_NO_MEMORY, "trim");
 }
 
-bool store_trim_progress(const store *store, uint64_t *out_bytes, kvarve_status *out_status)
+bool store_trim_progress(const store_machine *store, uint64_t *out_bytes, kvarve_status *out_status)
 {
     *out_bytes = store->is_trimming ? 0 : store->trimmed_bytes;
     *out_status = store->is_trimming ? KVARVE_BUSY : store->trim_status;

@@ -14,6 +14,7 @@
  * Threads: under the store's lock. Ownership: a namespace is freed by its last release; a space
  * only counts those that name it.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -201,36 +202,43 @@ typedef struct layout {
     uint32_t group_count;
     uint32_t rank_count;
     bool is_exact;
+    size_t text_length;
     char text[KVARVE_GROUPS_MAX * LAYOUT_GROUP_MAX + LAYOUT_GROUP_MAX];
 } layout;
 
-static const char *class_text(uint32_t page_class)
+static const char *class_text(uint32_t number)
 {
     static const char *const texts[] = {"prefix", "window", "endpoint", "auxiliary"};
 
-    return texts[page_class];
+    return texts[number];
+}
+
+/* Add to the layout's text, which has room for all that is possible. */
+__attribute__((format(printf, 2, 3))) static void append(layout *to, const char *format, ...)
+{
+    const size_t room = sizeof to->text - to->text_length;
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(to->text + to->text_length, room, format, arguments);
+    va_end(arguments);
+    KVARVE_ASSERT(length >= 0 && (size_t)length < room);
+    to->text_length += (size_t)length;
 }
 
 /* Part of every document, hence of every name: what is written here for a layout never changes. */
-static void write_layout(layout *layout)
+static void write_layout(layout *to)
 {
-    const size_t size = sizeof layout->text;
-    size_t used = (size_t)snprintf(layout->text, size, "{\"exact\":%d,\"groups\":[",
-                                   layout->is_exact ? 1 : 0);
+    append(to, "{\"exact\":%d,\"groups\":[", to->is_exact ? 1 : 0);
+    for (uint32_t i = 0; i < to->group_count; i++) {
+        const kvarve_group *group = &to->groups[i];
 
-    for (uint32_t i = 0; i < layout->group_count; i++) {
-        const kvarve_group *group = &layout->groups[i];
-
-        used += (size_t)snprintf(
-            layout->text + used, size - used,
-            "%s{\"bytes\":%u,\"class\":\"%s\",\"flags\":%u,\"span\":%u,\"window\":%u}",
-            i == 0 ? "" : ",", group->page_bytes, class_text(group->page_class), group->flags,
-            group->span_tokens, group->window_tokens);
-        KVARVE_ASSERT(used < size);
+        append(to, "%s{\"bytes\":%u,\"class\":\"%s\",\"flags\":%u,\"span\":%u,\"window\":%u}",
+               i == 0 ? "" : ",", group->page_bytes, class_text(group->page_class), group->flags,
+               group->span_tokens, group->window_tokens);
     }
-    used += (size_t)snprintf(layout->text + used, size - used, "],\"ranks\":%u,\"version\":1}",
-                             layout->rank_count);
-    KVARVE_ASSERT(used < size);
+    append(to, "],\"ranks\":%u,\"version\":1}", to->rank_count);
 }
 
 /* Number the caller's groups of one space, and describe them. (I2) */
@@ -265,28 +273,28 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
 }
 
 /* Every how many tokens all groups have a page end, where all of them are prefix groups; else 0. */
-static uint64_t derived_span(const layout *layout)
+static uint64_t derived_span(const layout *of)
 {
-    uint64_t span = 1;
+    uint64_t every = 1;
 
-    for (uint32_t i = 0; i < layout->group_count; i++) {
-        const uint64_t next = layout->groups[i].span_tokens;
+    for (uint32_t i = 0; i < of->group_count; i++) {
+        const uint64_t next = of->groups[i].span_tokens;
 
-        if (layout->groups[i].page_class != KVARVE_CLASS_PREFIX) {
+        if (of->groups[i].page_class != KVARVE_CLASS_PREFIX) {
             return 0;
         }
-        span = span / greatest_common_divisor(span, next) * next;
-        if (span > DERIVED_SPAN_MAX) {
+        every = every / greatest_common_divisor(every, next) * next;
+        if (every > DERIVED_SPAN_MAX) {
             return 0;
         }
     }
-    return span;
+    return every;
 }
 
-static bool is_all_prefix(const layout *layout)
+static bool is_all_prefix(const layout *of)
 {
-    for (uint32_t i = 0; i < layout->group_count; i++) {
-        if (layout->groups[i].page_class != KVARVE_CLASS_PREFIX) {
+    for (uint32_t i = 0; i < of->group_count; i++) {
+        if (of->groups[i].page_class != KVARVE_CLASS_PREFIX) {
             return false;
         }
     }
@@ -301,40 +309,41 @@ typedef struct opening {
     document document;
 } opening;
 
-/*
- * The document of a space whose file was damaged or not there. Nobody reads the old one meanwhile:
- * a commit writes the file of a space that has a put, hence was opened before and is right already.
- */
-static void set_document(space *space, document *document)
+/* The document of a space: where its file was damaged or not there, the next commit of a put writes
+ * it. */
+static void set_document(store_space *space, document *made)
 {
-    if (space->document != NULL && strcmp(space->document, document->text) == 0) {
+    if (space->document != NULL && strcmp(space->document, made->text) == 0) {
         return;
     }
     kvarve_release(space->document);
-    space->document = document->text;
-    document->text = NULL;
-    space->is_document_kept = false; /* the next commit of a put writes it */
+    space->document = made->text;
+    made->text = NULL;
+    space->is_document_kept = false;
 }
 
-/* Give a space its document, whose text it may take, and, the first time, its layout. */
-static void describe_space(space *space, opening *opening)
+/*
+ * Give a space its document, whose text it may take, and its layout. Once: from then on a commit's
+ * job may be reading them. (I1)
+ */
+static void describe_space(store_space *space, opening *from)
 {
-    const layout *layout = &opening->layout;
-    document *document = &opening->document;
+    const layout *described = &from->layout;
+    document *made = &from->document;
 
-    set_document(space, document);
-    space->name = document->name;
-    memcpy(space->meaning, document->meaning, sizeof space->meaning);
-    memcpy(space->salt_digest, document->salt_digest, sizeof space->salt_digest);
     if (space->has_layout) {
-        return; /* I1 */
+        return;
     }
-    space->is_exact = layout->is_exact;
-    space->rank_count = layout->rank_count;
-    space->group_count = layout->group_count;
-    memcpy(space->groups, layout->groups, sizeof space->groups);
-    space->is_all_prefix = is_all_prefix(layout);
-    space->derived_span = derived_span(layout);
+    set_document(space, made);
+    space->name = made->name;
+    memcpy(space->meaning, made->meaning, sizeof space->meaning);
+    memcpy(space->salt_digest, made->salt_digest, sizeof space->salt_digest);
+    space->is_exact = described->is_exact;
+    space->rank_count = described->rank_count;
+    space->group_count = described->group_count;
+    memcpy(space->groups, described->groups, sizeof space->groups);
+    space->is_all_prefix = is_all_prefix(described);
+    space->derived_span = derived_span(described);
     space->has_layout = true;
 }
 
@@ -342,8 +351,8 @@ static void describe_space(space *space, opening *opening)
 static kvarve_status enter_spaces(store_namespace *name, opening *openings, size_t count,
                                   kvarve_error *err)
 {
-    store *store = name->store;
-    space *spaces[2] = {NULL, NULL};
+    store_machine *store = name->store;
+    store_space *spaces[2] = {NULL, NULL};
     size_t missing = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -367,7 +376,7 @@ static kvarve_status enter_spaces(store_namespace *name, opening *openings, size
     return KVARVE_OK;
 }
 
-void space_release(space *space)
+void space_release(store_space *space)
 {
     KVARVE_ASSERT(space->handles > 0);
     space->handles--; /* I3 */
@@ -376,17 +385,17 @@ void space_release(space *space)
 /* --- namespaces --- */
 
 static kvarve_status build_document(const kvarve_namespace_options *options, bool is_draft,
-                                    opening *opening, kvarve_error *err)
+                                    opening *out, kvarve_error *err)
 {
     const document_parts parts = {
         .identity_json = options->identity_json,
         .numerics_json = options->numerics_json,
         .draft_json = is_draft ? options->draft_identity_json : NULL,
-        .layout_json = opening->layout.text,
+        .layout_json = out->layout.text,
         .salt = options->salt,
     };
 
-    return document_build(&parts, &opening->document, err);
+    return document_build(&parts, &out->document, err);
 }
 
 static kvarve_status open_spaces(store_namespace *name, const kvarve_namespace_options *options,
@@ -408,7 +417,7 @@ static kvarve_status open_spaces(store_namespace *name, const kvarve_namespace_o
     return status;
 }
 
-kvarve_status store_namespace_open(store *store, const kvarve_namespace_options *options,
+kvarve_status store_namespace_open(store_machine *store, const kvarve_namespace_options *options,
                                    store_namespace **out, kvarve_error *err)
 {
     kvarve_status status = check_options(options, err);

@@ -48,7 +48,7 @@ typedef struct verify_item {
 
 /* A page of the window that is being read. */
 typedef struct verify_slot {
-    page *page; /* held */
+    store_page *page; /* held */
     page_place place;
     uint64_t id;
     page_digest digest; /* what the bytes must have */
@@ -56,7 +56,7 @@ typedef struct verify_slot {
 } verify_slot;
 
 struct verify_run {
-    store *store;
+    store_machine *store;
     verify_phase phase;
     bool is_taken; /* its result was asked for when it was over */
     kvarve_verify_result result;
@@ -73,7 +73,7 @@ struct verify_run {
     kvarve_status index_status;
 };
 
-static bool is_on_flash(const page *page)
+static bool is_on_flash(const store_page *page)
 {
     return page->state == PAGE_SEALED && page->flash == FLASH_WRITTEN && page->place.segment != 0;
 }
@@ -83,7 +83,7 @@ static bool is_same_place(page_place a, page_place b)
     return a.segment == b.segment && a.slot == b.slot;
 }
 
-static uint64_t room_of(const page *page)
+static uint64_t room_of(const store_page *page)
 {
     return kvarve_round_up(page->size, KVARVE_IO_ALIGNMENT);
 }
@@ -102,7 +102,7 @@ static void release_work(verify_run *run)
     run->parts = NULL;
 }
 
-void verify_abandon(store *store)
+void verify_abandon(store_machine *store)
 {
     if (store->verify != NULL) {
         release_work(store->verify);
@@ -122,34 +122,43 @@ static int compare_places(const void *a, const void *b)
     return (x.slot > y.slot) - (x.slot < y.slot);
 }
 
-/* Count the pages on flash, and the largest room of one; `items`, if not NULL, gets them. */
-static size_t collect(const store *store, verify_item *items, uint64_t *largest)
+/* The pages on flash. */
+typedef struct collection {
+    verify_item *items; /* NULL: they are counted only */
+    size_t count;
+    uint64_t largest; /* room of one */
+} collection;
+
+static void collect_page(collection *all, const store_page *found)
 {
-    size_t count = 0;
+    if (!is_on_flash(found)) {
+        return;
+    }
+    if (all->items != NULL) {
+        all->items[all->count] = (verify_item){.hash = found->link.hash, .place = found->place};
+    }
+    all->largest = kvarve_max_u64(all->largest, room_of(found));
+    all->count++;
+}
+
+static collection collect(const store_machine *store, verify_item *items)
+{
+    collection all = {.items = items};
 
     for (size_t i = 0; i < store->pages.bucket_count; i++) {
         for (kvarve_table_link *link = store->pages.buckets[i]; link != NULL; link = link->next) {
-            const page *page = KVARVE_TABLE_ITEM(link, struct page, link);
-
-            if (!is_on_flash(page)) {
-                continue;
-            }
-            if (items != NULL) {
-                items[count] = (verify_item){.hash = link->hash, .place = page->place};
-            }
-            *largest = kvarve_max_u64(*largest, room_of(page));
-            count++;
+            collect_page(&all, KVARVE_TABLE_ITEM(link, store_page, link));
         }
     }
-    return count;
+    return all;
 }
 
 static bool take_memory(verify_run *run)
 {
-    uint64_t largest = 0;
+    const collection counted = collect(run->store, NULL);
 
-    run->item_count = collect(run->store, NULL, &largest);
-    run->buffer_bytes = kvarve_max_u64(largest, WINDOW_BYTES);
+    run->item_count = counted.count;
+    run->buffer_bytes = kvarve_max_u64(counted.largest, WINDOW_BYTES);
     run->items = kvarve_allocate_array(run->item_count + 1, sizeof *run->items);
     run->memory = kvarve_allocate(run->buffer_bytes + KVARVE_IO_ALIGNMENT);
     run->slots = kvarve_allocate_array(WINDOW_PAGES, sizeof *run->slots);
@@ -159,7 +168,7 @@ static bool take_memory(verify_run *run)
     }
     run->buffer =
         run->memory + (KVARVE_IO_ALIGNMENT - (uintptr_t)run->memory % KVARVE_IO_ALIGNMENT);
-    (void)collect(run->store, run->items, &largest);
+    (void)collect(run->store, run->items);
     qsort(run->items, run->item_count, sizeof *run->items, compare_places);
     run->result.pages_total = run->item_count;
     return true;
@@ -168,12 +177,12 @@ static bool take_memory(verify_run *run)
 /* --- a window --- */
 
 /* The page that was noted, if it still is where it was. */
-static page *find_item(const store *store, const verify_item *item)
+static store_page *find_item(const store_machine *store, const verify_item *item)
 {
     kvarve_table_link *link = table_first(&store->pages, item->hash);
 
     for (; link != NULL; link = table_next(link)) {
-        page *found = KVARVE_TABLE_ITEM(link, page, link);
+        store_page *found = KVARVE_TABLE_ITEM(link, store_page, link);
 
         if (is_on_flash(found) && is_same_place(found->place, item->place)) {
             return found;
@@ -182,7 +191,7 @@ static page *find_item(const store *store, const verify_item *item)
     return NULL;
 }
 
-static void add_slot(verify_run *run, page *page, uint64_t offset)
+static void add_slot(verify_run *run, store_page *page, uint64_t offset)
 {
     verify_slot *slot = &run->slots[run->request.part_count];
 
@@ -200,7 +209,7 @@ static void fill_window(verify_run *run)
 
     run->request.part_count = 0;
     for (; run->next < run->item_count && run->request.part_count < WINDOW_PAGES; run->next++) {
-        page *page = find_item(run->store, &run->items[run->next]);
+        store_page *page = find_item(run->store, &run->items[run->next]);
 
         if (page == NULL) {
             run->result.pages_total--; /* gone, or written anew since */
@@ -217,7 +226,7 @@ static void fill_window(verify_run *run)
 }
 
 /* Like everybody who finds a page damaged: what the arena has of it is not to be trusted either. */
-static void mark_damaged(store *store, page *page)
+static void mark_damaged(store_machine *store, store_page *page)
 {
     page_mark_damaged(page);
     if (page->slot != ARENA_NONE && page->io_count == 0 &&
@@ -228,7 +237,7 @@ static void mark_damaged(store *store, page *page)
 
 static void settle_slot(verify_run *run, const verify_slot *slot)
 {
-    page *page = slot->page;
+    store_page *page = slot->page;
     const bool is_same = is_on_flash(page) && is_same_place(page->place, slot->place) &&
                          page->id == slot->id; /* I1 */
 
@@ -313,12 +322,12 @@ static void read_done(segment_request *request, void *context)
 }
 
 /* Drop what can not be restored, after a rebuild. */
-static void drop_damaged(store *store)
+static void drop_damaged(store_machine *store)
 {
     kvarve_link *link = store->recency.next;
 
     while (link != &store->recency) {
-        checkpoint *found = KVARVE_LIST_ITEM(link, checkpoint, lru);
+        store_checkpoint *found = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
         uint32_t group = 0;
 
         link = link->next;
@@ -333,9 +342,9 @@ static void drop_damaged(store *store)
     }
 }
 
-static uint64_t count_lost(const store *store)
+static uint64_t count_lost(const store_machine *store)
 {
-    const kvarve_link *link;
+    kvarve_link *link;
     uint64_t count = 0;
     uint32_t group = 0;
 
@@ -350,7 +359,7 @@ static uint64_t count_lost(const store *store)
 
 static void finish(verify_run *run)
 {
-    store *store = run->store;
+    store_machine *store = run->store;
 
     run->result.checkpoints_lost = count_lost(store);
     run->phase = VERIFY_OVER;
@@ -373,7 +382,7 @@ static void index_done(kvarve_job *job)
 /* Submit what comes next. */
 static void advance(verify_run *run)
 {
-    store *store = run->store;
+    store_machine *store = run->store;
 
     while (run->phase == VERIFY_NEXT && !store->is_shutting_down && run->next < run->item_count) {
         fill_window(run);
@@ -396,7 +405,7 @@ static void advance(verify_run *run)
     submit(run, KVARVE_LANE_INDEX, check_index, index_done);
 }
 
-kvarve_status store_verify_begin(store *store, kvarve_error *err)
+kvarve_status store_verify_begin(store_machine *store, kvarve_error *err)
 {
     verify_run *run;
 
@@ -422,7 +431,7 @@ kvarve_status store_verify_begin(store *store, kvarve_error *err)
     return KVARVE_OK;
 }
 
-bool store_verify_progress(const store *store, kvarve_verify_result *out)
+bool store_verify_progress(const store_machine *store, kvarve_verify_result *out)
 {
     verify_run *run = store->verify;
 
@@ -436,7 +445,7 @@ bool store_verify_progress(const store *store, kvarve_verify_result *out)
 }
 
 /* A run goes on by its own completions; what is left is to clear away what was asked for. */
-void verify_poll(store *store)
+void verify_poll(store_machine *store)
 {
     if (store->verify != NULL && store->verify->is_taken) {
         verify_abandon(store);
