@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -228,7 +227,7 @@ static void test_index__log_is_emptied_after_a_transaction_over_the_cap(void **s
     fixture *f = *state;
     index_counters counters;
     index_batch batches[3];
-    uint8_t *body = calloc(1, INDEX_BODY_BYTES_MAX);
+    uint8_t *body = kvarve_allocate(INDEX_BODY_BYTES_MAX);
     index_transaction transaction = {.batches = batches, .batch_count = 3};
 
     open_index(f);
@@ -240,7 +239,25 @@ static void test_index__log_is_emptied_after_a_transaction_over_the_cap(void **s
     assert_int_equal(counters.log_bytes, 0);
     assert_int_equal(world_size(f->world, KIT_LOG, &counters.log_bytes), 0);
     assert_int_equal(counters.log_bytes, 0);
-    free(body);
+    kvarve_release(body);
+}
+
+/* Room is made before a commit, so that the log never grows over the cap: it holds that commit. */
+static void test_index__log_is_emptied_before_a_commit_that_would_pass_the_cap(void **state)
+{
+    const uint64_t log_bytes_max = UINT64_C(40) * INDEX_FRAME_BYTES;
+    fixture *f = *state;
+    index_counters counters;
+
+    open_index(f);
+    index_set_limits(f->index, UINT32_MAX, log_bytes_max);
+    for (uint64_t i = 1; i <= 300; i++) {
+        do_step(f, (kit_step){.recency_checkpoint = 1 + i % 60, .used = i});
+        index_count(f->index, &counters);
+        assert_in_range(counters.log_bytes, INDEX_FRAME_BYTES, log_bytes_max);
+    }
+    assert_true(counters.checkpoints > 5);
+    assert_content(f);
 }
 
 static void test_index__full_disk_is_no_space_and_the_index_goes_on(void **state)
@@ -508,6 +525,45 @@ static void test_index__rows_that_we_never_write_are_corrupt(void **state)
     }
 }
 
+static kvarve_status accept_batch(void *context, uint64_t sequence, const void *body, size_t size,
+                                  kvarve_error *err)
+{
+    (void)context;
+    (void)sequence;
+    (void)body;
+    (void)size;
+    (void)err;
+    return KVARVE_OK;
+}
+
+static kvarve_status load_anything(kvarve_index *index, kvarve_error *err)
+{
+    kit_content content = {.last_sequence = 0};
+    const index_visitor visitor = {.context = &content,
+                                   .batch = accept_batch,
+                                   .dropped = kit_see_dropped,
+                                   .recency = kit_see_recency};
+
+    return index_load(index, &visitor, err);
+}
+
+/* A damaged tree may hold its rows in another order than their keys'. */
+static void test_index__rows_out_of_order_are_corrupt(void **state)
+{
+    /* The first row is the last cell of its page: size, sequence, 3 bytes of head, 3 of body. */
+    const uint64_t sequence_offset = 2 * (uint64_t)INDEX_PAGE_BYTES - 7;
+    const uint8_t sequence = 9;
+    fixture *f = *state;
+    uint8_t before = 0;
+
+    put_database(f, OUR_SCHEMA "INSERT INTO batch VALUES(5, x'010203'), (6, x'010203')");
+    assert_int_equal(world_read(f->world, KIT_DATABASE, sequence_offset, &before, 1), 0);
+    assert_int_equal(before, 5);
+    assert_int_equal(world_overwrite(f->world, KIT_DATABASE, sequence_offset, &sequence, 1), 0);
+    open_index(f);
+    assert_int_equal(load_anything(f->index, &f->err), KVARVE_CORRUPT);
+}
+
 static void test_index__no_database_is_corrupt(void **state)
 {
     fixture *f = *state;
@@ -706,6 +762,7 @@ int main(void)
         WORLD_TEST(test_index__read_only_changes_nothing),
         WORLD_TEST(test_index__log_is_copied_and_used_again),
         WORLD_TEST(test_index__log_is_emptied_after_a_transaction_over_the_cap),
+        WORLD_TEST(test_index__log_is_emptied_before_a_commit_that_would_pass_the_cap),
         WORLD_TEST(test_index__full_disk_is_no_space_and_the_index_goes_on),
         WORLD_TEST(test_index__refused_transaction_is_not_found_by_recovery),
         WORLD_TEST(test_index__failed_sync_fails_the_index),
@@ -716,6 +773,7 @@ int main(void)
         WORLD_TEST(test_index__newer_version_is_refused),
         WORLD_TEST(test_index__foreign_database_is_refused_untouched),
         WORLD_TEST(test_index__rows_that_we_never_write_are_corrupt),
+        WORLD_TEST(test_index__rows_out_of_order_are_corrupt),
         WORLD_TEST(test_index__no_database_is_corrupt),
         WORLD_TEST(test_index__truncated_database_is_corrupt),
         WORLD_TEST(test_index__flipped_bytes_never_crash),
