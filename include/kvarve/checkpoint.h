@@ -259,6 +259,37 @@ KVARVE_API void kvarve_put_abort(kvarve_put *put);
 /* End the handle and set it to NULL; a put that is not READY is aborted. NULL is a no-op. */
 KVARVE_API void kvarve_put_release(kvarve_put **put);
 
+#define KVARVE_BULK_MAX 4096u /* items of one kvarve_put_many */
+
+/* Bytes of neighbouring pages, as in kvarve_put_write. */
+typedef struct kvarve_section {
+    uint32_t rank;
+    uint32_t group;
+    uint64_t position;
+    const void *bytes;
+    size_t size;
+} kvarve_section;
+
+/* One put of many. */
+typedef struct kvarve_bulk_item {
+    const kvarve_prefix *prefix;
+    const kvarve_put_options *options; /* not an open put; the cookie is 0 */
+    const kvarve_section *sections;
+    size_t section_count;
+    uint32_t out_state;   /* kvarve_put_state: DURABLE, PRESENT or ABORTED */
+    uint32_t out_refusal; /* kvarve_refusal */
+} kvarve_bulk_item;
+
+/*
+ * Store many checkpoints; as many as come together share one batch of writes, one sync a file and
+ * one transaction. Blocks until each is durable, present or refused: out_state and out_refusal of
+ * every item say which. On anything but KVARVE_OK the call stopped at the first item with a bad
+ * argument; items before it were stored.
+ */
+KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_many(kvarve_namespace *space,
+                                                          kvarve_bulk_item *items, size_t count,
+                                                          kvarve_error *err);
+
 /* --- find --- */
 
 typedef enum kvarve_tier {

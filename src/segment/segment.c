@@ -576,6 +576,13 @@ bool segment_place_is_valid(const segment_set *set, page_place place, uint32_t s
            size <= file->head.slot_bytes;
 }
 
+uint32_t segment_slot_bytes_of(const segment_set *set, page_place place)
+{
+    const segment_file *file = segment_find(set, place.segment);
+
+    return file == NULL ? 0 : file->head.slot_bytes;
+}
+
 uint32_t segment_slot_bytes(uint64_t page_bytes)
 {
     KVARVE_ASSERT(page_bytes > 0 && page_bytes <= SEGMENT_SLOT_BYTES_MAX);

@@ -66,6 +66,9 @@ KVARVE_NODISCARD kvarve_status segment_scan(segment_set *set, segment_record_vis
 bool segment_place_is_valid(const segment_set *set, page_place place, uint32_t size);
 bool segment_header_is_valid(const segment_set *set, header_place place);
 
+/* Bytes of a slot of this place's file; 0: no such file. */
+uint32_t segment_slot_bytes_of(const segment_set *set, page_place place);
+
 /* Mark as taken what the catalog names. False when it was taken already. The place is valid. */
 bool segment_take(segment_set *set, page_place place);
 bool segment_take_header(segment_set *set, header_place place);

@@ -8,7 +8,8 @@
  *
  * Choice (deterministic)
  *   1. the chunk whose longest run is the shortest that takes all; in it the shortest such run;
- *   2. else, in one file if one has room: the longest runs first, the rest as in 1;
+ *   2. else, in one file if one has room: runs more than half as long as the longest, again and
+ *      again, the rest as in 1;
  *   3. else the same over all files.
  * Ties go to the lowest file and slot, so that high files run empty and trim can remove them.
  *
@@ -38,22 +39,50 @@ static const uint64_t *chunk_words(const slot_chunk *chunk)
     return chunk->file->taken + chunk->at / BITMAP_BITS;
 }
 
-static void refresh(slot_chunk *chunk)
+/* The longest run of set bits in one word. */
+static uint32_t longest_in_word(uint64_t word)
 {
-    const uint64_t *words = chunk_words(chunk);
-    bitmap_run run = {0, 0};
+    uint32_t length = 0;
 
-    if (!chunk->is_stale) {
-        return;
+    for (; word != 0; length++) {
+        word &= word >> 1; /* Each turn takes the last bit off every run. */
     }
-    chunk->longest = 0;
-    while (chunk->longest < chunk->free &&
-           bitmap_next_run(words, NULL, run.at + run.count, chunk->count, &run)) {
-        if (run.count > chunk->longest) {
-            chunk->longest = run.count;
+    return length;
+}
+
+/* The longest run of clear bits among the first `count`. */
+static uint32_t longest_clear_run(const uint64_t *words, uint32_t count)
+{
+    uint32_t longest = 0;
+    uint32_t run = 0; /* that reaches the end of the words seen so far */
+
+    for (uint32_t at = 0; at < count; at += BITMAP_BITS) {
+        const uint32_t bits = count - at < BITMAP_BITS ? count - at : BITMAP_BITS;
+        uint64_t clear = ~words[at / BITMAP_BITS];
+
+        if (bits < BITMAP_BITS) {
+            clear &= (UINT64_C(1) << bits) - 1;
+        }
+        if (clear == UINT64_MAX) {
+            run += BITMAP_BITS;
+        } else {
+            const uint32_t joined = run + (uint32_t)__builtin_ctzll(~clear);
+            const uint32_t inside = longest_in_word(clear);
+
+            longest = joined > longest ? joined : longest;
+            longest = inside > longest ? inside : longest;
+            run = (uint32_t)__builtin_clzll(~clear);
         }
     }
-    chunk->is_stale = false;
+    return run > longest ? run : longest;
+}
+
+static void refresh(slot_chunk *chunk)
+{
+    if (chunk->is_stale) {
+        chunk->longest = chunk->free == 0 ? 0 : longest_clear_run(chunk_words(chunk), chunk->count);
+        chunk->is_stale = false;
+    }
 }
 
 void slots_mark(segment_file *file, uint32_t at, uint32_t count, bool is_taken)
@@ -147,11 +176,12 @@ static slot_chunk *roomiest(chunk_range range, size_t file_free)
     slot_chunk *best = NULL;
 
     for (slot_chunk *chunk = range.from; chunk < range.to; chunk++) {
-        if (chunk->free == 0 || chunk->file->slots_free < file_free) {
+        if (chunk->free == 0) {
             continue;
         }
         refresh(chunk);
-        if (best == NULL || chunk->longest > best->longest) {
+        if ((best == NULL || chunk->longest > best->longest) &&
+            chunk->file->slots_free >= file_free) {
             best = chunk;
         }
     }
@@ -187,39 +217,49 @@ static page_place *give_tightest_run(slot_chunk *chunk, uint32_t count, page_pla
     return give(chunk, best.at, count, out);
 }
 
-/* The runs of the chunk that are more than half as long as its longest, at most `count` slots. */
-static page_place *give_long_runs(slot_chunk *chunk, size_t count, page_place *out)
+/* The runs of the chunk that are `least` slots or longer, as long as they are wanted whole. */
+static page_place *give_long_runs(slot_chunk *chunk, uint32_t least, page_place *out,
+                                  const page_place *end)
 {
     const uint64_t *words = chunk_words(chunk);
-    const uint32_t least = chunk->longest / 2 + 1;
-    page_place *end = out + count;
     bitmap_run run = {0, 0};
 
-    while (out < end && bitmap_next_run(words, NULL, run.at + run.count, chunk->count, &run)) {
+    while (bitmap_next_run(words, NULL, run.at + run.count, chunk->count, &run)) {
+        if (run.count > (size_t)(end - out)) {
+            continue;
+        }
         if (run.count >= least) {
-            const size_t left = (size_t)(end - out);
-
-            out = give(chunk, run.at, left < run.count ? (uint32_t)left : run.count, out);
+            out = give(chunk, run.at, run.count, out);
         }
     }
     return out;
 }
 
-/* Fill out[count] from the range, which has that many free slots. */
+/*
+ * Fill out[count] from the range, which has that many free slots. While no run takes all that is
+ * left, one sweep takes the runs that are more than half as long as the longest; so there are at
+ * most 13 sweeps, however small the pieces are.
+ */
 static void give_pieces(chunk_range range, size_t count, page_place *out)
 {
-    page_place *end = out + count;
+    const page_place *end = out + count;
 
     while (out < end) {
-        const size_t left = (size_t)(end - out);
-        slot_chunk *chunk = tightest(range, left);
+        slot_chunk *chunk = tightest(range, (size_t)(end - out));
+        uint32_t least;
 
         if (chunk != NULL) {
-            out = give_tightest_run(chunk, (uint32_t)left, out);
-        } else {
-            chunk = roomiest(range, 0);
-            KVARVE_ASSERT(chunk != NULL); /* I2 */
-            out = give_long_runs(chunk, left, out);
+            out = give_tightest_run(chunk, (uint32_t)(end - out), out);
+            continue;
+        }
+        chunk = roomiest(range, 0);
+        KVARVE_ASSERT(chunk != NULL); /* I2 */
+        least = chunk->longest / 2 + 1;
+        for (chunk = range.from; chunk < range.to && (size_t)(end - out) >= least; chunk++) {
+            refresh(chunk);
+            if (chunk->longest >= least) {
+                out = give_long_runs(chunk, least, out, end);
+            }
         }
     }
 }

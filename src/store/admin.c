@@ -149,7 +149,7 @@ static numbering number_checkpoints(const store_machine *store)
     }
     KVARVE_LIST_FOREACH (link, &store->recency) {
         KVARVE_ASSERT(made.count < store->by_id.count);
-        made.sorted[made.count++] = KVARVE_LIST_ITEM(link, const checkpoint, lru);
+        made.sorted[made.count++] = KVARVE_LIST_ITEM(link, const store_checkpoint, lru);
     }
     qsort(made.sorted, made.count, sizeof *made.sorted, compare_numbers);
     return made;
@@ -175,7 +175,8 @@ static const store_checkpoint *find_number(const numbering *numbers, uint64_t nu
 
 /* Add what these pages say; only a page that is named once, and by what only the checkpoint names,
  * is its own. */
-static void add_pages(store_page *const *pages, uint32_t count, bool is_own, kvarve_checkpoint_info *info)
+static void add_pages(store_page *const *pages, uint32_t count, bool is_own,
+                      kvarve_checkpoint_info *info)
 {
     info->pages += count;
     for (uint32_t i = 0; i < count; i++) {
@@ -225,7 +226,7 @@ void store_each(store_machine *store, store_visit visit, void *context)
 
     for (kvarve_link *link = store->recency.previous; link != &store->recency;
          link = link->previous) {
-        describe(KVARVE_LIST_ITEM(link, const checkpoint, lru), &numbers, &info);
+        describe(KVARVE_LIST_ITEM(link, const store_checkpoint, lru), &numbers, &info);
         if (!visit(context, &info)) {
             break;
         }

@@ -33,17 +33,17 @@ static uint64_t page_hash(const page_key *key, uint16_t rank)
     return table_mix(first_8(key->bytes) + rank);
 }
 
-static uint64_t digest_hash(const space *space, const uint8_t digest[32])
+static uint64_t digest_hash(const store_space *space, const uint8_t digest[32])
 {
     return table_mix(first_8(digest) ^ first_8(space->digest));
 }
 
-static uint64_t bucket_hash(const space *space, uint64_t chain)
+static uint64_t bucket_hash(const store_space *space, uint64_t chain)
 {
     return table_mix(chain ^ first_8(space->digest) ^ 1);
 }
 
-kvarve_status catalog_init(store *store, kvarve_error *err)
+kvarve_status catalog_init(store_machine *store, kvarve_error *err)
 {
     kvarve_list_init(&store->recency);
     kvarve_list_init(&store->resident);
@@ -74,17 +74,17 @@ static void empty_table(kvarve_table *table, void (*release)(kvarve_table_link *
 
 static void release_page(kvarve_table_link *link)
 {
-    kvarve_release(KVARVE_TABLE_ITEM(link, page, link));
+    kvarve_release(KVARVE_TABLE_ITEM(link, store_page, link));
 }
 
 static void release_span(kvarve_table_link *link)
 {
-    kvarve_release(KVARVE_TABLE_ITEM(link, span, link));
+    kvarve_release(KVARVE_TABLE_ITEM(link, store_span, link));
 }
 
 static void release_checkpoint(kvarve_table_link *link)
 {
-    kvarve_release(KVARVE_TABLE_ITEM(link, checkpoint, id_link));
+    kvarve_release(KVARVE_TABLE_ITEM(link, store_checkpoint, id_link));
 }
 
 static void release_bucket(kvarve_table_link *link)
@@ -97,7 +97,7 @@ static void release_bucket(kvarve_table_link *link)
 
 static void release_space(kvarve_table_link *link)
 {
-    space *space = KVARVE_TABLE_ITEM(link, struct space, link);
+    store_space *space = KVARVE_TABLE_ITEM(link, store_space, link);
 
     kvarve_release(space->document);
     kvarve_release(space);
@@ -118,7 +118,7 @@ static void release_rows(kvarve_list *rows)
     }
 }
 
-void catalog_deinit(store *store)
+void catalog_deinit(store_machine *store)
 {
     empty_table(&store->by_id, release_checkpoint);
     table_deinit(&store->by_digest);
@@ -136,12 +136,12 @@ void catalog_deinit(store *store)
 
 /* --- spaces --- */
 
-space *catalog_find_space(const store *store, const uint8_t digest[32])
+store_space *catalog_find_space(const store_machine *store, const uint8_t digest[32])
 {
     kvarve_table_link *link = table_first(&store->spaces, table_mix(first_8(digest)));
 
     for (; link != NULL; link = table_next(link)) {
-        space *found = KVARVE_TABLE_ITEM(link, space, link);
+        store_space *found = KVARVE_TABLE_ITEM(link, store_space, link);
 
         if (memcmp(found->digest, digest, 32) == 0) {
             return found;
@@ -150,9 +150,9 @@ space *catalog_find_space(const store *store, const uint8_t digest[32])
     return NULL;
 }
 
-space *catalog_space(store *store, const uint8_t digest[32])
+store_space *catalog_space(store_machine *store, const uint8_t digest[32])
 {
-    space *made = catalog_find_space(store, digest);
+    store_space *made = catalog_find_space(store, digest);
 
     if (made != NULL) {
         return made;
@@ -171,13 +171,13 @@ space *catalog_space(store *store, const uint8_t digest[32])
 
 /* --- pages --- */
 
-page *catalog_find_page(const space *space, const page_key *key, uint16_t rank,
+store_page *catalog_find_page(const store_space *space, const page_key *key, uint16_t rank,
                         const page_digest *exact)
 {
     kvarve_table_link *link = table_first(&space->store->pages, page_hash(key, rank));
 
     for (; link != NULL; link = table_next(link)) {
-        page *found = KVARVE_TABLE_ITEM(link, page, link);
+        store_page *found = KVARVE_TABLE_ITEM(link, store_page, link);
 
         if (found->rank == rank && memcmp(&found->key, key, sizeof *key) == 0 &&
             (exact == NULL || page_digest_is_equal(&found->digest, exact))) {
@@ -187,9 +187,9 @@ page *catalog_find_page(const space *space, const page_key *key, uint16_t rank,
     return NULL;
 }
 
-page *catalog_add_page(space *space, const page_key *key, uint16_t rank)
+store_page *catalog_add_page(store_space *space, const page_key *key, uint16_t rank)
 {
-    page *made = kvarve_allocate(sizeof *made);
+    store_page *made = kvarve_allocate(sizeof *made);
 
     if (made == NULL) {
         return NULL;
@@ -205,7 +205,7 @@ page *catalog_add_page(space *space, const page_key *key, uint16_t rank)
     return made;
 }
 
-void page_set_batch(page *page, batch_row *row)
+void page_set_batch(store_page *page, batch_row *row)
 {
     batch_row *old = page->batch;
 
@@ -230,9 +230,9 @@ void page_set_batch(page *page, batch_row *row)
     /* A third repair: that row stays until the store is opened again. */
 }
 
-static void page_forget_batches(page *page)
+static void page_forget_batches(store_page *page)
 {
-    store *store = page->space->store;
+    store_machine *store = page->space->store;
 
     page_set_batch(page, NULL);
     for (size_t i = 0; i < 2; i++) {
@@ -243,9 +243,9 @@ static void page_forget_batches(page *page)
     }
 }
 
-static void page_free_if_unused(page *page)
+static void page_free_if_unused(store_page *page)
 {
-    store *store = page->space->store;
+    store_machine *store = page->space->store;
 
     if (page->references > 0 || page->holds > 0 || page->io_count > 0 || page->owner != NULL) {
         return;
@@ -260,19 +260,19 @@ static void page_free_if_unused(page *page)
     kvarve_release(page);
 }
 
-void page_hold(page *page)
+void page_hold(store_page *page)
 {
     page->holds++;
 }
 
-void page_unhold(page *page)
+void page_unhold(store_page *page)
 {
     KVARVE_ASSERT(page->holds > 0);
     page->holds--;
     page_free_if_unused(page);
 }
 
-static void page_dereference(page *page)
+static void page_dereference(store_page *page)
 {
     KVARVE_ASSERT(page->references > 0);
     page->references--;
@@ -282,7 +282,7 @@ static void page_dereference(page *page)
     }
 }
 
-void page_mark_damaged(page *page)
+void page_mark_damaged(store_page *page)
 {
     if (!page->is_damaged) {
         page->is_damaged = true;
@@ -290,7 +290,7 @@ void page_mark_damaged(page *page)
     }
 }
 
-void page_clear_damaged(page *page)
+void page_clear_damaged(store_page *page)
 {
     if (page->is_damaged) {
         page->is_damaged = false;
@@ -300,14 +300,14 @@ void page_clear_damaged(page *page)
 
 /* --- spans --- */
 
-span *catalog_find_span(const space *space, const page_key *first_key, const span *last)
+store_span *catalog_find_span(const store_space *space, const page_key *first_key, const store_span *last)
 {
     kvarve_table_link *link =
         last == NULL ? table_first(&space->store->spans, table_mix(first_8(first_key->bytes)))
                      : table_next(&last->link);
 
     for (; link != NULL; link = table_next(link)) {
-        span *found = KVARVE_TABLE_ITEM(link, span, link);
+        store_span *found = KVARVE_TABLE_ITEM(link, store_span, link);
 
         if (found->space == space &&
             memcmp(&found->pages[0]->key, first_key, sizeof *first_key) == 0) {
@@ -317,10 +317,10 @@ span *catalog_find_span(const space *space, const page_key *first_key, const spa
     return NULL;
 }
 
-span *catalog_add_span(space *space, span *parent, uint32_t tokens, page *const *pages,
+store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens, store_page *const *pages,
                        uint32_t count)
 {
-    span *made = kvarve_allocate(sizeof *made + count * sizeof(page *));
+    store_span *made = kvarve_allocate(sizeof *made + count * sizeof(store_page *));
 
     KVARVE_ASSERT(count > 0);
     if (made == NULL) {
@@ -345,7 +345,7 @@ span *catalog_add_span(space *space, span *parent, uint32_t tokens, page *const 
     return made;
 }
 
-void span_set_batch(span *span, batch_row *row)
+void span_set_batch(store_span *span, batch_row *row)
 {
     batch_row *old = span->batch;
 
@@ -359,10 +359,10 @@ void span_set_batch(span *span, batch_row *row)
 }
 
 /* Free this span, and those below that nothing else needs. */
-static void span_free_if_unused(span *at)
+static void span_free_if_unused(store_span *at)
 {
     while (at != NULL && at->references == 0 && at->holds == 0) {
-        span *parent = at->parent;
+        store_span *parent = at->parent;
 
         span_set_batch(at, NULL);
         for (uint32_t i = 0; i < at->page_count; i++) {
@@ -381,19 +381,19 @@ static void span_free_if_unused(span *at)
     }
 }
 
-void span_hold(span *span)
+void span_hold(store_span *span)
 {
     span->holds++;
 }
 
-void span_unhold(span *span)
+void span_unhold(store_span *span)
 {
     KVARVE_ASSERT(span->holds > 0);
     span->holds--;
     span_free_if_unused(span);
 }
 
-static void span_dereference(span *span)
+static void span_dereference(store_span *span)
 {
     KVARVE_ASSERT(span->references > 0);
     span->references--;
@@ -403,7 +403,7 @@ static void span_dereference(span *span)
     }
 }
 
-bool span_is_damaged(const span *span, uint32_t *out_group)
+bool span_is_damaged(const store_span *span, uint32_t *out_group)
 {
     if (span == NULL || span->space->store->damaged_pages == 0) {
         return false;
@@ -421,7 +421,7 @@ bool span_is_damaged(const span *span, uint32_t *out_group)
 
 /* --- buckets --- */
 
-chunk_bucket *catalog_bucket(const space *space, uint64_t chain)
+chunk_bucket *catalog_bucket(const store_space *space, uint64_t chain)
 {
     kvarve_table_link *link = table_first(&space->store->buckets, bucket_hash(space, chain));
 
@@ -435,7 +435,7 @@ chunk_bucket *catalog_bucket(const space *space, uint64_t chain)
     return NULL;
 }
 
-static chunk_bucket *add_bucket(space *space, uint64_t chain)
+static chunk_bucket *add_bucket(store_space *space, uint64_t chain)
 {
     chunk_bucket *made = catalog_bucket(space, chain);
 
@@ -462,7 +462,7 @@ static uint32_t fingerprint(uint32_t length, uint64_t tail_hash)
     return (uint32_t)(table_mix(tail_hash + length) >> 32) | 1u;
 }
 
-static void filter_add(chunk_bucket *bucket, const checkpoint *checkpoint)
+static void filter_add(chunk_bucket *bucket, const store_checkpoint *checkpoint)
 {
     const uint32_t print = fingerprint(chunk_length(checkpoint->tokens), checkpoint->tail_hash);
     uint32_t at = print & (bucket->filter_size - 1);
@@ -494,11 +494,11 @@ static void filter_rebuild(chunk_bucket *bucket)
         return;
     }
     KVARVE_LIST_FOREACH (link, &bucket->checkpoints) {
-        filter_add(bucket, KVARVE_LIST_ITEM(link, checkpoint, bucket_link));
+        filter_add(bucket, KVARVE_LIST_ITEM(link, store_checkpoint, bucket_link));
     }
 }
 
-static void bucket_insert(chunk_bucket *bucket, checkpoint *checkpoint)
+static void bucket_insert(chunk_bucket *bucket, store_checkpoint *checkpoint)
 {
     const uint32_t bit = chunk_length(checkpoint->tokens) - 1;
 
@@ -532,7 +532,7 @@ bool bucket_may_hold(const chunk_bucket *bucket, uint32_t length, uint64_t tail_
     return bucket->filter[at] == print;
 }
 
-static void bucket_remove(checkpoint *checkpoint)
+static void bucket_remove(store_checkpoint *checkpoint)
 {
     chunk_bucket *bucket = checkpoint->bucket;
 
@@ -551,15 +551,15 @@ static void bucket_remove(checkpoint *checkpoint)
  * and among uses at one number in their order. A checkpoint that was never used again is as recent
  * as its number.
  */
-static uint64_t use_now(store *store)
+static uint64_t use_now(store_machine *store)
 {
     return (store->next_commit_checkpoint << USED_BITS) +
            (store->use_clock++ & ((1u << USED_BITS) - 1));
 }
 
-checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
+store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_facts *facts)
 {
-    checkpoint *made = kvarve_allocate(sizeof *made + facts->page_count * sizeof(page *));
+    store_checkpoint *made = kvarve_allocate(sizeof *made + facts->page_count * sizeof(store_page *));
     chunk_bucket *bucket = add_bucket(facts->space, facts->chain);
 
     if (made == NULL || bucket == NULL) {
@@ -596,11 +596,11 @@ checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts)
     return made;
 }
 
-static checkpoint *same_digest(const space *space, kvarve_table_link *link,
+static store_checkpoint *same_digest(const store_space *space, kvarve_table_link *link,
                                const uint8_t token_digest[32])
 {
     for (; link != NULL; link = table_next(link)) {
-        checkpoint *found = KVARVE_TABLE_ITEM(link, checkpoint, digest_link);
+        store_checkpoint *found = KVARVE_TABLE_ITEM(link, store_checkpoint, digest_link);
 
         if (found->space == space && memcmp(found->token_digest, token_digest, 32) == 0) {
             return found;
@@ -609,24 +609,24 @@ static checkpoint *same_digest(const space *space, kvarve_table_link *link,
     return NULL;
 }
 
-checkpoint *catalog_first_at(const space *space, const uint8_t token_digest[32])
+store_checkpoint *catalog_first_at(const store_space *space, const uint8_t token_digest[32])
 {
     return same_digest(space,
                        table_first(&space->store->by_digest, digest_hash(space, token_digest)),
                        token_digest);
 }
 
-checkpoint *catalog_next_at(const checkpoint *at)
+store_checkpoint *catalog_next_at(const store_checkpoint *at)
 {
     return same_digest(at->space, table_next(&at->digest_link), at->token_digest);
 }
 
-checkpoint *catalog_by_id(const store *store, const uint8_t id[32])
+store_checkpoint *catalog_by_id(const store_machine *store, const uint8_t id[32])
 {
     kvarve_table_link *link = table_first(&store->by_id, first_8(id));
 
     for (; link != NULL; link = table_next(link)) {
-        checkpoint *found = KVARVE_TABLE_ITEM(link, checkpoint, id_link);
+        store_checkpoint *found = KVARVE_TABLE_ITEM(link, store_checkpoint, id_link);
 
         if (memcmp(found->id.bytes, id, 32) == 0) {
             return found;
@@ -635,9 +635,9 @@ checkpoint *catalog_by_id(const store *store, const uint8_t id[32])
     return NULL;
 }
 
-void catalog_touch(checkpoint *checkpoint)
+void catalog_touch(store_checkpoint *checkpoint)
 {
-    store *store = checkpoint->space->store;
+    store_machine *store = checkpoint->space->store;
 
     checkpoint->used = use_now(store);
     kvarve_list_remove(&checkpoint->lru);
@@ -648,7 +648,7 @@ void catalog_touch(checkpoint *checkpoint)
     }
 }
 
-bool checkpoint_is_damaged(const checkpoint *checkpoint, uint32_t *out_group)
+bool checkpoint_is_damaged(const store_checkpoint *checkpoint, uint32_t *out_group)
 {
     if (checkpoint->space->store->damaged_pages == 0) {
         return false;
@@ -662,7 +662,7 @@ bool checkpoint_is_damaged(const checkpoint *checkpoint, uint32_t *out_group)
     return span_is_damaged(checkpoint->span, out_group);
 }
 
-uint64_t checkpoint_bytes(const checkpoint *checkpoint)
+uint64_t checkpoint_bytes(const store_checkpoint *checkpoint)
 {
     uint64_t bytes = checkpoint->span == NULL ? 0 : checkpoint->span->bytes;
 
@@ -672,7 +672,7 @@ uint64_t checkpoint_bytes(const checkpoint *checkpoint)
     return bytes;
 }
 
-void checkpoint_set_batch(checkpoint *checkpoint, batch_row *row)
+void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row)
 {
     batch_row *old = checkpoint->batch;
 
@@ -705,7 +705,7 @@ static bool grow_array(void **array, size_t *room, size_t count, size_t size)
 
 /* Note for the index and for later records that this checkpoint is gone. False: no memory, nothing
  * was noted. */
-static bool note_drop(store *store, const checkpoint *checkpoint)
+static bool note_drop(store_machine *store, const store_checkpoint *checkpoint)
 {
     if (!grow_array((void **)&store->drops, &store->drop_room, store->drop_count,
                     sizeof(index_drop)) ||
@@ -720,7 +720,7 @@ static bool note_drop(store *store, const checkpoint *checkpoint)
     return true;
 }
 
-static void drop_one(store *store, checkpoint *checkpoint)
+static void drop_one(store_machine *store, store_checkpoint *checkpoint)
 {
     if (checkpoint->batch != NULL && !note_drop(store, checkpoint)) {
         return; /* no memory: it stays for now */
@@ -746,9 +746,9 @@ static void drop_one(store *store, checkpoint *checkpoint)
     kvarve_release(checkpoint);
 }
 
-void catalog_drop(store *store, checkpoint *checkpoint)
+void catalog_drop(store_machine *store, store_checkpoint *checkpoint)
 {
-    struct checkpoint *companion = checkpoint->companion;
+    store_checkpoint *companion = checkpoint->companion;
 
     KVARVE_ASSERT(checkpoint->leases == 0 && !checkpoint->is_queued);
     if (companion != NULL && companion->leases == 0 && !companion->is_queued) {
@@ -759,7 +759,7 @@ void catalog_drop(store *store, checkpoint *checkpoint)
 
 /* --- batches and tombstones --- */
 
-batch_row *catalog_add_batch(store *store, uint64_t sequence, header_place place)
+batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_place place)
 {
     batch_row *made = kvarve_allocate(sizeof *made);
 
@@ -773,7 +773,7 @@ batch_row *catalog_add_batch(store *store, uint64_t sequence, header_place place
     return made;
 }
 
-tombstone *catalog_add_tombstone(store *store, uint64_t checkpoint, batch_row *of)
+tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of)
 {
     tombstone *made = kvarve_allocate(sizeof *made);
 
@@ -787,17 +787,17 @@ tombstone *catalog_add_tombstone(store *store, uint64_t checkpoint, batch_row *o
     return made;
 }
 
-void tombstone_set_carrier(tombstone *tombstone, batch_row *carrier)
+void tombstone_set_carrier(tombstone *grave, batch_row *carrier)
 {
-    KVARVE_ASSERT(tombstone->carrier == NULL);
-    kvarve_list_remove(&tombstone->pending_link);
-    tombstone->carrier = carrier;
+    KVARVE_ASSERT(grave->carrier == NULL);
+    kvarve_list_remove(&grave->pending_link);
+    grave->carrier = carrier;
     carrier->live++;
 }
 
 /* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of
  * recursion. */
-void batch_release(store *store, batch_row *row)
+void batch_release(store_machine *store, batch_row *row)
 {
     kvarve_list freed;
     kvarve_link *link;
@@ -829,7 +829,7 @@ void batch_release(store *store, batch_row *row)
 
 /* --- limbo --- */
 
-void limbo_add_place(store *store, page_place place, bool was_recorded)
+void limbo_add_place(store_machine *store, page_place place, bool was_recorded)
 {
     if (!was_recorded) {
         segment_free(store->segments, place);
@@ -843,7 +843,7 @@ void limbo_add_place(store *store, page_place place, bool was_recorded)
         (limbo_place){.place = place, .generation = store->generation};
 }
 
-void limbo_add_header(store *store, header_place place)
+void limbo_add_header(store_machine *store, header_place place)
 {
     if (place.segment == 0 || !grow_array((void **)&store->limbo_headers, &store->limbo_header_room,
                                           store->limbo_header_count, sizeof(limbo_header))) {
@@ -853,7 +853,7 @@ void limbo_add_header(store *store, header_place place)
         (limbo_header){.place = place, .generation = store->generation};
 }
 
-void limbo_settle(store *store)
+void limbo_settle(store_machine *store)
 {
     size_t kept = 0;
 

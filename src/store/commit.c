@@ -29,17 +29,17 @@
 #define SPAN_COST          24u  /* of a span, pages apart */
 #define CHECKPOINT_COST    192u /* of a checkpoint, pages apart */
 #define REFERENCE_COST     10u
-#define DROPS_MAX          4096u /* carried by one record */
+#define DROPS_MAX          4096u /* carried by one new_record */
 #define RECENCY_EVERY_NS   (60 * KVARVE_NS_PER_S)
 #define RECENCY_MAX        16384u
 
 /* One record under construction: arrays that grow together with what they came from. */
-typedef struct record {
+typedef struct new_record {
     batch batch;
     uint8_t (*namespaces)[32];
-    page **pages;
-    span **spans;
-    checkpoint **checkpoints;
+    store_page **pages;
+    store_span **spans;
+    store_checkpoint **checkpoints;
     size_t page_room;
     size_t span_room;
     size_t checkpoint_room;
@@ -51,25 +51,25 @@ typedef struct record {
     size_t used;
     uint32_t blocks;
     segment_request request;
-} record;
+} new_record;
 
 typedef struct document_job {
     kvarve_job job;
-    commit *commit;
+    store_commit *commit;
     int result;
 } document_job;
 
 typedef struct reserve_job {
     kvarve_job job;
-    commit *commit;
+    store_commit *commit;
 } reserve_job;
 
-struct commit {
-    store *store;
+struct store_commit {
+    store_machine *store;
     uint64_t generation;
     kvarve_list puts;
     kvarve_list dead_rows; /* batch_row.link */
-    record records[COMMIT_RECORDS_MAX];
+    new_record records[COMMIT_RECORDS_MAX];
     uint32_t record_count;
     uint32_t headers_pending;
     uint32_t *files; /* to sync */
@@ -92,7 +92,7 @@ struct commit {
     uint8_t refusal; /* why it failed */
 };
 
-bool commit_is_idle(const store *store)
+bool commit_is_idle(const store_machine *store)
 {
     return store->commit == NULL;
 }
@@ -117,15 +117,15 @@ static bool grow(void *array_pointer, size_t *room, size_t count, size_t size)
     return true;
 }
 
-static record *current(commit *commit)
+static new_record *current(store_commit *commit)
 {
     return &commit->records[commit->record_count - 1];
 }
 
-static bool open_record(commit *commit)
+static bool open_record(store_commit *commit)
 {
-    store *store = commit->store;
-    record *record;
+    store_machine *store = commit->store;
+    new_record *record;
 
     if (commit->record_count == COMMIT_RECORDS_MAX) {
         return false;
@@ -146,7 +146,7 @@ static bool open_record(commit *commit)
 }
 
 /* The record that has room for `cost` more bytes; NULL: no memory, or too much for one commit. */
-static record *record_with_room(commit *commit, size_t cost)
+static new_record *record_with_room(store_commit *commit, size_t cost)
 {
     if (commit->record_count == 0 || current(commit)->cost + cost > RECORD_ROOM ||
         current(commit)->batch.page_count + 2 > BATCH_ITEMS_MAX ||
@@ -160,7 +160,7 @@ static record *record_with_room(commit *commit, size_t cost)
     return current(commit);
 }
 
-static uint8_t namespace_index(record *record, const space *space)
+static uint8_t namespace_index(new_record *record, const store_space *space)
 {
     uint32_t at = record->batch.namespace_count;
 
@@ -175,7 +175,7 @@ static uint8_t namespace_index(record *record, const space *space)
     return (uint8_t)at;
 }
 
-static bool add_file(commit *commit, uint32_t segment)
+static bool add_file(store_commit *commit, uint32_t segment)
 {
     for (size_t i = commit->file_count; i-- > 0;) {
         if (commit->files[i] == segment) {
@@ -189,14 +189,14 @@ static bool add_file(commit *commit, uint32_t segment)
     return true;
 }
 
-static bool is_recorded(const page *page)
+static bool is_recorded(const store_page *page)
 {
     return page->id != 0 && page->batch != NULL;
 }
 
-static bool add_page(commit *commit, page *page)
+static bool add_page(store_commit *commit, store_page *page)
 {
-    record *record;
+    new_record *record;
     batch_page *entry;
     size_t room;
 
@@ -236,7 +236,7 @@ static bool add_page(commit *commit, page *page)
 }
 
 /* Append page ids to the record's references; UINT32_MAX: no memory. */
-static uint32_t add_references(record *record, page *const *pages, uint32_t count)
+static uint32_t add_references(new_record *record, store_page *const *pages, uint32_t count)
 {
     const uint32_t at = record->batch.reference_count;
 
@@ -250,9 +250,9 @@ static uint32_t add_references(record *record, page *const *pages, uint32_t coun
     return at;
 }
 
-static bool add_span(commit *commit, span *span)
+static bool add_span(store_commit *commit, store_span *span)
 {
-    record *record;
+    new_record *record;
     size_t room;
     uint32_t at;
 
@@ -288,20 +288,20 @@ static bool add_span(commit *commit, span *span)
 }
 
 /* The spans of a chain that no record has yet, from the first to the last. */
-static bool add_chain(commit *commit, span *last)
+static bool add_chain(store_commit *commit, store_span *last)
 {
     size_t count = 0;
-    span **chain;
+    store_span **chain;
     bool is_good = true;
 
-    for (span *at = last; at != NULL && at->batch == NULL && at->pending_row == NULL;
+    for (store_span *at = last; at != NULL && at->batch == NULL && at->pending_row == NULL;
          at = at->parent) {
         count++;
     }
     if (count == 0) {
         return true;
     }
-    chain = kvarve_allocate_array(count, sizeof(span *));
+    chain = kvarve_allocate_array(count, sizeof(store_span *));
     if (chain == NULL) {
         return false;
     }
@@ -315,9 +315,9 @@ static bool add_chain(commit *commit, span *last)
     return is_good;
 }
 
-static bool add_checkpoint(commit *commit, checkpoint *checkpoint)
+static bool add_checkpoint(store_commit *commit, store_checkpoint *checkpoint)
 {
-    record *record;
+    new_record *record;
     size_t room;
     uint32_t at;
 
@@ -366,25 +366,25 @@ static bool add_checkpoint(commit *commit, checkpoint *checkpoint)
 }
 
 /* Numbers are known when both are added: the draft half names the other one. */
-static void name_companion(commit *commit, const checkpoint *base, const checkpoint *draft)
+static void name_companion(store_commit *commit, const store_checkpoint *base, const store_checkpoint *draft)
 {
-    batch *batch = &current(commit)->batch;
+    batch *last = &current(commit)->batch;
 
     if (base != NULL && draft != NULL && base->companion == draft) {
-        batch->checkpoints[batch->checkpoint_count - 1].companion = base->number;
+        last->checkpoints[last->checkpoint_count - 1].companion = base->number;
     }
 }
 
 /* The checkpoint it grew from, if that has a number by now. */
 static uint64_t parent_number(const store_put *put)
 {
-    const checkpoint *parent =
+    const store_checkpoint *parent =
         put->has_parent ? catalog_by_id(put->store, put->parent_id.bytes) : NULL;
 
     return parent == NULL ? 0 : parent->number;
 }
 
-static bool add_put(commit *commit, store_put *put)
+static bool add_put(store_commit *commit, store_put *put)
 {
     for (size_t i = 0; i < 2; i++) {
         put_part *part = &put->parts[i];
@@ -408,9 +408,9 @@ static bool add_put(commit *commit, store_put *put)
 }
 
 /* Drops that no record carries yet ride in the last one. */
-static bool add_drops(commit *commit)
+static bool add_drops(store_commit *commit)
 {
-    record *record = current(commit);
+    new_record *record = current(commit);
     kvarve_link *link;
     uint32_t count = 0;
 
@@ -436,7 +436,7 @@ static bool add_drops(commit *commit)
     return true;
 }
 
-static bool encode_record(commit *commit, record *record)
+static bool encode_record(store_commit *commit, new_record *record)
 {
     uint64_t size;
 
@@ -455,9 +455,9 @@ static bool encode_record(commit *commit, record *record)
 }
 
 /* KVARVE_BUSY: a file for headers is being made. */
-static kvarve_status place_record(commit *commit, record *record)
+static kvarve_status place_record(store_commit *commit, new_record *record)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     const uint32_t preferred = record->batch.page_count > 0 ? record->batch.pages[0].place.segment
                                : commit->file_count > 0     ? commit->files[0]
                                                             : 0;
@@ -476,9 +476,9 @@ static kvarve_status place_record(commit *commit, record *record)
     return add_file(commit, record->batch.place.segment) ? KVARVE_OK : KVARVE_NO_MEMORY;
 }
 
-static bool take_drops(commit *commit)
+static bool take_drops(store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     size_t dead = 0;
     size_t kept = 0;
     kvarve_link *link;
@@ -520,9 +520,9 @@ static bool take_drops(commit *commit)
     return true;
 }
 
-static void take_recency(commit *commit)
+static void take_recency(store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     const uint64_t now = store_now(store);
     kvarve_link *link;
 
@@ -539,7 +539,7 @@ static void take_recency(commit *commit)
     for (link = store->recency.previous;
          link != &store->recency && store->recency_dirty > 0 && commit->recency_count < RECENCY_MAX;
          link = link->previous) {
-        checkpoint *used = KVARVE_LIST_ITEM(link, checkpoint, lru);
+        store_checkpoint *used = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
 
         if (used->is_recency_dirty && used->batch != NULL) {
             used->is_recency_dirty = false;
@@ -556,10 +556,10 @@ static void take_recency(commit *commit)
 
 /* --- ending --- */
 
-static void let_go_of_record(commit *commit, record *record, bool is_durable)
+static void let_go_of_record(store_commit *commit, new_record *record, bool is_durable)
 {
     for (uint32_t i = 0; i < record->batch.page_count; i++) {
-        page *page = record->pages[i];
+        store_page *page = record->pages[i];
 
         page->pending_row = NULL;
         if (is_durable && page->references > 0) {
@@ -568,7 +568,7 @@ static void let_go_of_record(commit *commit, record *record, bool is_durable)
         page_unhold(page);
     }
     for (uint32_t i = 0; i < record->batch.span_count; i++) {
-        span *span = record->spans[i];
+        store_span *span = record->spans[i];
 
         span->pending_row = NULL;
         if (is_durable && span->references > 0) {
@@ -594,7 +594,7 @@ static void let_go_of_record(commit *commit, record *record, bool is_durable)
     kvarve_release(record->memory);
 }
 
-static void settle_tombstones(store *store, const commit *commit, bool is_durable)
+static void settle_tombstones(store_machine *store, const store_commit *commit, bool is_durable)
 {
     kvarve_link *link = store->tombstones_pending.next;
 
@@ -612,7 +612,7 @@ static void settle_tombstones(store *store, const commit *commit, bool is_durabl
     }
 }
 
-static void free_dead_rows(commit *commit, bool is_durable)
+static void free_dead_rows(store_commit *commit, bool is_durable)
 {
     kvarve_link *link;
 
@@ -632,9 +632,9 @@ static void free_dead_rows(commit *commit, bool is_durable)
 
 /* The transaction did not happen: its drops are still to be told, before their space is given back.
  */
-static void give_drops_back(commit *commit)
+static void give_drops_back(store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     const size_t drops = commit->drop_count + store->drop_count;
     const size_t dead = commit->dead_recency_count + store->dead_recency_count;
     index_drop *all = kvarve_reallocate(store->drops, (drops + 1) * sizeof *all);
@@ -660,9 +660,9 @@ static void give_drops_back(commit *commit)
     store->dead_recency_room = dead + 1;
 }
 
-static void count_recency(const commit *commit)
+static void count_recency(const store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     index_counters counters;
 
     index_count(store->index, &counters);
@@ -672,9 +672,9 @@ static void count_recency(const commit *commit)
     }
 }
 
-static void finish_commit(commit *commit, bool is_durable)
+static void finish_commit(store_commit *commit, bool is_durable)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     kvarve_list puts;
     kvarve_link *link;
 
@@ -719,9 +719,9 @@ static void finish_commit(commit *commit, bool is_durable)
 }
 
 /* Before anything was submitted: as if it had not begun; the puts queue again. */
-static void undo_commit(commit *commit)
+static void undo_commit(store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     kvarve_link *link;
 
     while ((link = commit->puts.previous) != &commit->puts) {
@@ -739,7 +739,7 @@ static void undo_commit(commit *commit)
     kvarve_release(commit);
 }
 
-static void fail_commit(commit *commit, uint8_t refusal)
+static void fail_commit(store_commit *commit, uint8_t refusal)
 {
     commit->refusal = refusal;
     finish_commit(commit, false);
@@ -747,12 +747,12 @@ static void fail_commit(commit *commit, uint8_t refusal)
 
 /* --- steps --- */
 
-static void submit_index(commit *commit);
+static void submit_index(store_commit *commit);
 
 static void give_up_reserve(kvarve_job *job)
 {
     reserve_job *reserve = KVARVE_LIST_ITEM(job, reserve_job, job);
-    store *store = reserve->commit->store;
+    store_machine *store = reserve->commit->store;
     char path[KVARVE_PATH_MAX];
 
     if (io_join_path(path, sizeof path, store->directory, "reserve") == 0) {
@@ -768,8 +768,8 @@ static void reserve_given_up(kvarve_job *job)
 
 static void index_done(index_transaction *transaction, void *context)
 {
-    commit *commit = context;
-    store *store = commit->store;
+    store_commit *commit = context;
+    store_machine *store = commit->store;
 
     if (transaction->status == KVARVE_OK) {
         finish_commit(commit, true);
@@ -791,7 +791,7 @@ static void index_done(index_transaction *transaction, void *context)
                                                                : KVARVE_REFUSED_FAILED);
 }
 
-static void submit_index(commit *commit)
+static void submit_index(store_commit *commit)
 {
     index_transaction *transaction = &commit->transaction;
     index_counters counters;
@@ -819,7 +819,7 @@ static void submit_index(commit *commit)
 
 static void sync_done(segment_request *request, void *context)
 {
-    commit *commit = context;
+    store_commit *commit = context;
 
     if (request->status != KVARVE_OK) {
         store_fail(commit->store); /* I3 */
@@ -829,7 +829,7 @@ static void sync_done(segment_request *request, void *context)
     submit_index(commit); /* I1 */
 }
 
-static void submit_sync(commit *commit)
+static void submit_sync(store_commit *commit)
 {
     if (commit->file_count == 0) {
         submit_index(commit);
@@ -844,7 +844,7 @@ static void submit_sync(commit *commit)
 
 static void header_done(segment_request *request, void *context)
 {
-    commit *commit = context;
+    store_commit *commit = context;
 
     if (request->status != KVARVE_OK) {
         commit->refusal = KVARVE_REFUSED_IO;
@@ -859,11 +859,11 @@ static void header_done(segment_request *request, void *context)
     }
 }
 
-static void submit_headers(commit *commit)
+static void submit_headers(store_commit *commit)
 {
     commit->headers_pending = commit->record_count + 1; /* one for this loop */
     for (uint32_t i = 0; i < commit->record_count; i++) {
-        record *record = &commit->records[i];
+        new_record *record = &commit->records[i];
 
         record->request = (segment_request){.done = header_done, .context = commit};
         if (segment_write_header(commit->store->segments, record->batch.place, record->bytes,
@@ -883,22 +883,28 @@ static void submit_headers(commit *commit)
 
 /* --- identity documents --- */
 
-static int write_document(const store *store, const space *space)
+static int write_document(const store_machine *store, const store_space *space)
 {
+    document kept = {.text = space->document, .name = space->name};
     char directory[KVARVE_PATH_MAX];
     char name[80];
     char path[KVARVE_PATH_MAX];
+    char *text = NULL;
+    kvarve_status status;
 
+    memcpy(kept.digest, space->digest, sizeof kept.digest);
+    memcpy(kept.meaning, space->meaning, sizeof kept.meaning);
+    memcpy(kept.salt_digest, space->salt_digest, sizeof kept.salt_digest);
     hex_encode(name, space->digest, 32);
     memcpy(name + 64, ".json", 6);
     if (io_join_path(directory, sizeof directory, store->directory, "namespaces") != 0 ||
-        io_join_path(path, sizeof path, directory, name) != 0) {
+        io_join_path(path, sizeof path, directory, name) != 0 ||
+        document_file_build(&kept, &text, NULL) != KVARVE_OK) {
         return -1;
     }
-    return io_replace_file(store->env.io, directory, path, space->document, strlen(space->document),
-                           0600, NULL) == KVARVE_OK
-               ? 0
-               : -1;
+    status = io_replace_file(store->env.io, directory, path, text, strlen(text), 0600, NULL);
+    kvarve_release(text);
+    return status == KVARVE_OK ? 0 : -1;
 }
 
 static bool lacks_document(const put_part *part)
@@ -924,7 +930,7 @@ static void run_documents(kvarve_job *job)
 
 static void documents_done(kvarve_job *job)
 {
-    commit *commit = KVARVE_LIST_ITEM(job, document_job, job)->commit;
+    store_commit *commit = KVARVE_LIST_ITEM(job, document_job, job)->commit;
     kvarve_link *link;
 
     if (commit->documents.result != 0) {
@@ -943,7 +949,7 @@ static void documents_done(kvarve_job *job)
     submit_headers(commit);
 }
 
-static bool needs_documents(const commit *commit)
+static bool needs_documents(const store_commit *commit)
 {
     kvarve_link *link;
 
@@ -957,7 +963,7 @@ static bool needs_documents(const commit *commit)
     return false;
 }
 
-static void submit_documents(commit *commit)
+static void submit_documents(store_commit *commit)
 {
     if (!needs_documents(commit)) {
         submit_headers(commit);
@@ -972,9 +978,9 @@ static void submit_documents(commit *commit)
 
 /* --- start --- */
 
-static bool take_puts(commit *commit)
+static bool take_puts(store_commit *commit)
 {
-    store *store = commit->store;
+    store_machine *store = commit->store;
     uint32_t count = 0;
     kvarve_link *link;
 
@@ -992,7 +998,7 @@ static bool take_puts(commit *commit)
 }
 
 /* Build and place the records. Anything but KVARVE_OK: undo. */
-static kvarve_status build(commit *commit)
+static kvarve_status build(store_commit *commit)
 {
     kvarve_status status = KVARVE_OK;
 
@@ -1007,16 +1013,16 @@ static kvarve_status build(commit *commit)
     return status;
 }
 
-static bool has_work(const store *store)
+static bool has_work(const store_machine *store)
 {
     const bool has_drops = store->drop_count > 0 || !kvarve_list_is_empty(&store->dead_batches) ||
                            store->limbo_count > 0;
 
     return !kvarve_list_is_empty(&store->commit_queue) || (has_drops && store->wants_transaction) ||
-           (store->is_shutting_down && store->recency_dirty > 0 && store->put_count == 0);
+           (store->is_shutting_down && store->recency_dirty > 0);
 }
 
-static void refuse_queue(store *store, uint8_t refusal)
+static void refuse_queue(store_machine *store, uint8_t refusal)
 {
     kvarve_link *link;
 
@@ -1025,15 +1031,15 @@ static void refuse_queue(store *store, uint8_t refusal)
     }
 }
 
-static bool is_empty(const commit *commit)
+static bool is_empty(const store_commit *commit)
 {
     return commit->record_count == 0 && commit->transaction.dead_batch_count == 0 &&
            commit->drop_count == 0 && commit->recency_count == 0 && commit->dead_recency_count == 0;
 }
 
-void commit_start(store *store)
+void commit_start(store_machine *store)
 {
-    commit *commit;
+    store_commit *commit;
     kvarve_status status;
 
     if (store->commit != NULL || store->is_read_only || !has_work(store)) {

@@ -19,7 +19,7 @@
 
 #define OTHER_SPACES_MAX 64u /* spaces looked at for a better miss reason */
 
-typedef bool (*match_visit)(void *context, checkpoint *found);
+typedef bool (*match_visit)(void *context, store_checkpoint *found);
 
 /* --- stored checkpoints --- */
 
@@ -34,11 +34,11 @@ static uint64_t chain_at(const kvarve_prefix *prefix, uint64_t chunk)
 }
 
 /* Visit all checkpoints at the first `tokens` tokens; false: stop. */
-static bool visit_at(const space *space, const kvarve_prefix *prefix, uint64_t tokens,
+static bool visit_at(const store_space *space, const kvarve_prefix *prefix, uint64_t tokens,
                      match_visit visit, void *context)
 {
     uint8_t digest[KVARVE_DIGEST_SIZE];
-    checkpoint *found;
+    store_checkpoint *found;
 
     if (kvarve_prefix_digest(prefix, tokens, digest, NULL) != KVARVE_OK) {
         return true;
@@ -51,7 +51,7 @@ static bool visit_at(const space *space, const kvarve_prefix *prefix, uint64_t t
     return true;
 }
 
-static bool visit_chunk(const space *space, const kvarve_prefix *prefix, uint64_t chunk,
+static bool visit_chunk(const store_space *space, const kvarve_prefix *prefix, uint64_t chunk,
                         uint64_t max, match_visit visit, void *context)
 {
     const chunk_bucket *bucket = catalog_bucket(space, chain_at(prefix, chunk));
@@ -77,7 +77,7 @@ static bool visit_chunk(const space *space, const kvarve_prefix *prefix, uint64_
 }
 
 /* Visit the stored checkpoints of up to `max` tokens that are prefixes, longest first. */
-static void visit_prefixes(const space *space, const kvarve_prefix *prefix, uint64_t max,
+static void visit_prefixes(const store_space *space, const kvarve_prefix *prefix, uint64_t max,
                            match_visit visit, void *context)
 {
     if (max == 0 || space->checkpoint_count == 0) {
@@ -90,9 +90,9 @@ static void visit_prefixes(const space *space, const kvarve_prefix *prefix, uint
     }
 }
 
-static bool take_first(void *context, checkpoint *found)
+static bool take_first(void *context, store_checkpoint *found)
 {
-    checkpoint **out = context;
+    store_checkpoint **out = context;
 
     if (found->is_companion) {
         return true;
@@ -101,9 +101,9 @@ static bool take_first(void *context, checkpoint *found)
     return false;
 }
 
-checkpoint *find_longest(const space *space, const kvarve_prefix *prefix, uint64_t max)
+store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *prefix, uint64_t max)
 {
-    checkpoint *found = NULL;
+    store_checkpoint *found = NULL;
 
     visit_prefixes(space, prefix, max, take_first, (void *)&found);
     return found;
@@ -111,7 +111,7 @@ checkpoint *find_longest(const space *space, const kvarve_prefix *prefix, uint64
 
 /* --- derived boundaries --- */
 
-static span *span_at(const space *space, const store_query *query, uint64_t end)
+static store_span *span_at(const store_space *space, const store_query *query, uint64_t end)
 {
     const page_discriminator what = {.class = PAGE_PREFIX, .group = space_naming_group(space, end)};
     uint8_t digest[KVARVE_DIGEST_SIZE];
@@ -125,19 +125,19 @@ static span *span_at(const space *space, const store_query *query, uint64_t end)
 }
 
 /* The longest stored span that ends at a multiple of derived_span up to `max`. */
-static span *longest_span(const space *space, const store_query *query, uint64_t max)
+static store_span *longest_span(const store_space *space, const store_query *query, uint64_t max)
 {
     const uint64_t step = space->derived_span;
     uint64_t low = 0;
     uint64_t high = step == 0 ? 1 : max / step + 1;
-    span *found = NULL;
+    store_span *found = NULL;
 
     if (step == 0 || query->prefix == NULL) {
         return NULL;
     }
     while (high - low > 1) {
         const uint64_t middle = low + (high - low) / 2;
-        span *here = span_at(space, query, middle * step);
+        store_span *here = span_at(space, query, middle * step);
 
         if (here != NULL) {
             found = here;
@@ -175,7 +175,7 @@ bool query_digest(const store_query *query, uint64_t tokens, uint8_t out[KVARVE_
 
 /* --- the list --- */
 
-typedef struct search {
+typedef struct find_search {
     store_namespace *name;
     const store_query *query;
     const kvarve_find_options *options;
@@ -189,21 +189,21 @@ typedef struct search {
     bool has_damaged;
     uint32_t damaged_group;
     bool has_lacking_draft;
-} search;
+} find_search;
 
-static bool is_wanted_length(const search *search, uint64_t tokens)
+static bool is_wanted_length(const find_search *search, uint64_t tokens)
 {
     return tokens >= search->min && tokens <= search->max &&
            (search->options->multiple_of <= 1 || tokens % search->options->multiple_of == 0);
 }
 
-static bool is_wanted_kind(const search *search, uint32_t kind)
+static bool is_wanted_kind(const find_search *search, uint32_t kind)
 {
     return search->options->kinds == 0 || (search->options->kinds >> kind & 1) != 0;
 }
 
 /* Where it goes: longest first; at one length the preferred kind, then the newest. */
-static bool goes_before(const search *search, const find_hit *a, const find_hit *b)
+static bool goes_before(const find_search *search, const find_hit *a, const find_hit *b)
 {
     const uint32_t preferred = search->options->preferred_kind;
 
@@ -219,7 +219,7 @@ static bool goes_before(const search *search, const find_hit *a, const find_hit 
     return a->checkpoint != NULL && a->checkpoint->used > b->checkpoint->used;
 }
 
-static void add_hit(search *search, const find_hit *hit)
+static void add_hit(find_search *search, const find_hit *hit)
 {
     size_t at = search->hit_count;
 
@@ -237,9 +237,9 @@ static void add_hit(search *search, const find_hit *hit)
     search->hit_count++;
 }
 
-static bool consider(void *context, checkpoint *found)
+static bool consider(void *context, store_checkpoint *found)
 {
-    search *search = context;
+    find_search *search = context;
     find_hit hit = {.tokens = found->tokens, .kind = found->kind, .checkpoint = found};
     const bool needs_draft = (search->options->flags & KVARVE_FIND_NEED_OPTIONAL) != 0;
     uint32_t group = 0;
@@ -269,12 +269,12 @@ static bool consider(void *context, checkpoint *found)
            search->hits[search->hit_count - 1].tokens == found->tokens;
 }
 
-static void consider_points(search *search)
+static void consider_points(find_search *search)
 {
     const store_query *query = search->query;
 
     for (size_t i = query->point_count; i-- > 0;) {
-        checkpoint *found = catalog_first_at(search->name->spaces[0], query->points[i].digest);
+        store_checkpoint *found = catalog_first_at(search->name->spaces[0], query->points[i].digest);
 
         for (; found != NULL; found = catalog_next_at(found)) {
             if (found->tokens == query->points[i].tokens && !consider(search, found)) {
@@ -284,7 +284,7 @@ static void consider_points(search *search)
     }
 }
 
-static void consider_span(search *search, span *at)
+static void consider_span(find_search *search, store_span *at)
 {
     uint32_t group = 0;
 
@@ -312,9 +312,9 @@ static void consider_span(search *search, span *at)
     }
 }
 
-static void consider_derived(search *search)
+static void consider_derived(find_search *search)
 {
-    const space *space = search->name->spaces[0];
+    const store_space *space = search->name->spaces[0];
 
     if ((search->options->flags & (KVARVE_FIND_NO_DERIVED | KVARVE_FIND_NEED_OPTIONAL)) != 0 ||
         !is_wanted_kind(search, KVARVE_KIND_INSTRUCTION) || space->derived_span == 0) {
@@ -328,7 +328,7 @@ static void consider_derived(search *search)
         const uint64_t end = search->query->points[i].tokens;
 
         if (end % space->derived_span == 0 && is_wanted_length(search, end)) {
-            span *found = span_at(space, search->query, end);
+            store_span *found = span_at(space, search->query, end);
 
             if (found != NULL) {
                 consider_span(search, found);
@@ -346,7 +346,7 @@ static uint64_t query_length(const store_query *query)
     return query->point_count == 0 ? 0 : query->points[query->point_count - 1].tokens;
 }
 
-static void run_search(search *search)
+static void run_search(find_search *search)
 {
     const uint64_t length = query_length(search->query);
 
@@ -365,7 +365,7 @@ static void run_search(search *search)
 
 /* --- misses --- */
 
-static bool take_longest(void *context, checkpoint *found)
+static bool take_longest(void *context, store_checkpoint *found)
 {
     uint64_t *out = context;
 
@@ -374,17 +374,17 @@ static bool take_longest(void *context, checkpoint *found)
 }
 
 /* The longest boundary of these tokens in another space of the same tenant. */
-static void look_elsewhere(const search *search, kvarve_miss *miss)
+static void look_elsewhere(const find_search *search, kvarve_miss *miss)
 {
-    const space *here = search->name->spaces[0];
-    const store *store = here->store;
+    const store_space *here = search->name->spaces[0];
+    const store_machine *store = here->store;
     uint32_t looked = 0;
 
     for (size_t i = 0; i < store->spaces.bucket_count; i++) {
-        const kvarve_table_link *link = store->spaces.buckets[i];
+        kvarve_table_link *link = store->spaces.buckets[i];
 
         for (; link != NULL && looked < OTHER_SPACES_MAX; link = link->next) {
-            const space *other = KVARVE_TABLE_ITEM(link, space, link);
+            const store_space *other = KVARVE_TABLE_ITEM(link, store_space, link);
             const bool is_near = memcmp(other->meaning, here->meaning, 32) == 0;
             uint64_t longest = 0;
 
@@ -400,7 +400,7 @@ static void look_elsewhere(const search *search, kvarve_miss *miss)
             }
             miss->nearest_tokens = longest;
             miss->reason = is_near ? KVARVE_MISS_NUMERICS : KVARVE_MISS_NAMESPACE;
-            space_difference(here, other, miss->field, sizeof miss->field);
+            document_difference(here->document, other->document, miss->field, sizeof miss->field);
             if (is_near) {
                 return;
             }
@@ -408,9 +408,9 @@ static void look_elsewhere(const search *search, kvarve_miss *miss)
     }
 }
 
-static void explain(const search *search, kvarve_miss *miss)
+static void explain(const find_search *search, kvarve_miss *miss)
 {
-    const space *space = search->name->spaces[0];
+    const store_space *space = search->name->spaces[0];
 
     *miss = (kvarve_miss){.common_tokens = search->seen};
     if (search->has_damaged) {
@@ -449,13 +449,13 @@ static void explain(const search *search, kvarve_miss *miss)
 
 /* --- boundaries --- */
 
-static void add_page_bytes(const page *page, kvarve_boundary *out)
+static void add_page_bytes(const store_page *page, kvarve_boundary *out)
 {
     out->bytes += page->size;
     out->bytes_to_read += page->slot == ARENA_NONE ? page->size : 0;
 }
 
-static void add_checkpoint_bytes(const checkpoint *checkpoint, const span *last,
+static void add_checkpoint_bytes(const store_checkpoint *checkpoint, const store_span *last,
                                  kvarve_boundary *out)
 {
     for (; last != NULL; last = last->parent) {
@@ -468,7 +468,7 @@ static void add_checkpoint_bytes(const checkpoint *checkpoint, const span *last,
     }
 }
 
-void find_describe(const store *store, const find_hit *hit, kvarve_boundary *out)
+void find_describe(const store_machine *store, const find_hit *hit, kvarve_boundary *out)
 {
     *out = (kvarve_boundary){.tokens = hit->tokens, .kind = hit->kind};
     add_checkpoint_bytes(hit->checkpoint,
@@ -513,10 +513,10 @@ static kvarve_status check_options(const store_query *query, const kvarve_find_o
     return KVARVE_OK;
 }
 
-static kvarve_status answer(search *search, kvarve_boundary *out_boundaries, size_t max,
+static kvarve_status answer(find_search *search, kvarve_boundary *out_boundaries, size_t max,
                             size_t *out_count, store_lease **out_lease, kvarve_error *err)
 {
-    store *store = search->name->store;
+    store_machine *store = search->name->store;
     kvarve_status status = KVARVE_OK;
 
     if (search->options->lease != KVARVE_LEASE_NONE) {
@@ -544,7 +544,7 @@ kvarve_status store_find(store_namespace *name, const store_query *query,
                          kvarve_miss *out_miss, kvarve_error *err)
 {
     find_hit few[8];
-    search search = {.name = name,
+    find_search search = {.name = name,
                      .query = query,
                      .options = options,
                      .hits = few,
@@ -582,7 +582,7 @@ kvarve_status store_find(store_namespace *name, const store_query *query,
 /* --- find_all --- */
 
 typedef struct bitmap_search {
-    search search;
+    find_search search;
     uint8_t *bitmap;
 } bitmap_search;
 
@@ -591,7 +591,7 @@ static void set_bit(uint8_t *bitmap, uint64_t at)
     bitmap[at / 8] = (uint8_t)(bitmap[at / 8] | 1u << (at % 8));
 }
 
-static bool mark(void *context, checkpoint *found)
+static bool mark(void *context, store_checkpoint *found)
 {
     bitmap_search *all = context;
 
@@ -635,7 +635,7 @@ kvarve_status store_find_all(store_namespace *name, const kvarve_prefix *prefix,
     if ((options->flags & (KVARVE_FIND_NO_DERIVED | KVARVE_FIND_NEED_OPTIONAL)) == 0 &&
         is_wanted_kind(&all.search, KVARVE_KIND_INSTRUCTION) &&
         name->spaces[0]->derived_span != 0) {
-        span *at = longest_span(name->spaces[0], &query, all.search.max);
+        store_span *at = longest_span(name->spaces[0], &query, all.search.max);
 
         while (at != NULL && span_is_damaged(at, &group)) {
             at = at->parent;

@@ -23,8 +23,10 @@
 #define READS_IN_FLIGHT_BYTES                                                                      \
     (UINT64_C(64) << 20) /* of one lease: further reads wait for earlier ones */
 
+#define NOT_SUBMITTED 1 /* a part's result: no read was tried */
+
 typedef struct lease_page {
-    page *page;
+    store_page *page;
     store_lease *lease;
     kvarve_link watch; /* page.loaders while its read is awaited */
     uint64_t position;
@@ -35,11 +37,11 @@ typedef struct lease_page {
 
 struct store_lease {
     kvarve_link link; /* store.leases */
-    store *store;
+    store_machine *store;
     store_namespace *name;
-    checkpoint *checkpoint;
-    checkpoint *companion;
-    span *spans[2];
+    store_checkpoint *checkpoint;
+    store_checkpoint *companion;
+    store_span *spans[2];
     kvarve_boundary boundary;
     uint64_t cookie;
     uint64_t deadline_ns;
@@ -57,7 +59,7 @@ struct store_lease {
 
 /* --- its pages --- */
 
-static size_t count_pages(const checkpoint *checkpoint, const span *last)
+static size_t count_pages(const store_checkpoint *checkpoint, const store_span *last)
 {
     size_t count = checkpoint == NULL ? 0 : checkpoint->page_count;
 
@@ -67,7 +69,7 @@ static size_t count_pages(const checkpoint *checkpoint, const span *last)
     return count;
 }
 
-static uint64_t position_of(const page *page)
+static uint64_t position_of(const store_page *page)
 {
     const kvarve_group *group = &page->space->groups[page->group];
 
@@ -75,7 +77,7 @@ static uint64_t position_of(const page *page)
                                                     : page->part;
 }
 
-static void list_page(store_lease *lease, page *page, uint32_t space_index)
+static void list_page(store_lease *lease, store_page *page, uint32_t space_index)
 {
     lease_page *item = &lease->pages[lease->page_count++];
 
@@ -102,7 +104,7 @@ static int compare_pages(const void *a, const void *b)
 
 static kvarve_status list_pages(store_lease *lease, kvarve_error *err)
 {
-    const checkpoint *halves[2] = {lease->checkpoint, lease->companion};
+    const store_checkpoint *halves[2] = {lease->checkpoint, lease->companion};
     size_t count = 0;
 
     if (lease->is_listed) {
@@ -116,7 +118,7 @@ static kvarve_status list_pages(store_lease *lease, kvarve_error *err)
         return kvarve_fail(err, KVARVE_NO_MEMORY, "lease: a list of %zu pages", count);
     }
     for (uint32_t half = 0; half < 2; half++) {
-        for (const span *at = lease->spans[half]; at != NULL; at = at->parent) {
+        for (const store_span *at = lease->spans[half]; at != NULL; at = at->parent) {
             for (uint32_t i = 0; i < at->page_count; i++) {
                 list_page(lease, at->pages[i], half);
             }
@@ -170,7 +172,7 @@ static lease_page *find_page(const store_lease *lease, uint32_t rank, uint32_t g
 kvarve_status lease_create(store_namespace *name, const find_hit *hit,
                            const kvarve_find_options *options, store_lease **out, kvarve_error *err)
 {
-    store *store = name->store;
+    store_machine *store = name->store;
     store_lease *lease = kvarve_allocate(sizeof *lease);
     kvarve_status status = KVARVE_OK;
 
@@ -238,7 +240,7 @@ static void stop_waiting(store_lease *lease)
 
 static void free_lease(store_lease *lease)
 {
-    store *store = lease->store;
+    store_machine *store = lease->store;
 
     stop_waiting(lease);
     for (size_t i = 0; i < lease->page_count; i++) {
@@ -279,7 +281,7 @@ void store_lease_release(store_lease *lease)
 
 static void end_load(store_lease *lease, uint32_t reason, uint32_t group)
 {
-    store *store = lease->store;
+    store_machine *store = lease->store;
     const bool is_good = reason == KVARVE_MISS_NOT;
 
     stop_waiting(lease);
@@ -310,13 +312,13 @@ static void pin(lease_page *item)
 
 typedef struct read_run {
     segment_request request;
-    store *store;
+    store_machine *store;
     segment_part *parts; /* context: the page */
 } read_run;
 
-static void finish_read(page *page, int result)
+static void finish_read(store_page *page, int result)
 {
-    store *store = page->space->store;
+    store_machine *store = page->space->store;
 
     KVARVE_ASSERT(page->io_count > 0);
     page->io_count--;
@@ -326,6 +328,9 @@ static void finish_read(page *page, int result)
         page->is_verified = false;
     } else {
         page_drop_slot(page);
+        if (result != NOT_SUBMITTED) {
+            page_mark_damaged(page);
+        }
     }
     lease_page_loaded(page, result == 0);
     room_page_resident(page);
@@ -335,7 +340,7 @@ static void finish_read(page *page, int result)
 static void read_done(segment_request *request, void *context)
 {
     read_run *run = context;
-    store *store = run->store;
+    store_machine *store = run->store;
 
     for (size_t i = 0; i < request->part_count; i++) {
         finish_read(run->parts[i].context, run->parts[i].result);
@@ -346,7 +351,7 @@ static void read_done(segment_request *request, void *context)
     put_give_room(store);
 }
 
-static read_run *make_run(store *store, size_t parts_max)
+static read_run *make_run(store_machine *store, size_t parts_max)
 {
     read_run *run = kvarve_allocate(sizeof *run);
 
@@ -364,7 +369,7 @@ static read_run *make_run(store *store, size_t parts_max)
 }
 
 /* A slot for a page that is on flash. KVARVE_BUSY: no room now. */
-static kvarve_status take_slot(store *store, page *page)
+static kvarve_status take_slot(store_machine *store, store_page *page)
 {
     kvarve_status status;
 
@@ -377,7 +382,7 @@ static kvarve_status take_slot(store *store, page *page)
     return status;
 }
 
-static void add_part(read_run *run, page *page)
+static void add_part(read_run *run, store_page *page)
 {
     page->io_count++; /* I4 */
     page->is_loading = true;
@@ -399,7 +404,7 @@ static void submit_run(read_run *run)
     run->request.parts = run->parts;
     if (segment_read(run->store->segments, &run->request, NULL) != KVARVE_OK) {
         for (size_t i = 0; i < run->request.part_count; i++) {
-            run->parts[i].result = -1;
+            run->parts[i].result = NOT_SUBMITTED;
         }
         read_done(&run->request, run);
     }
@@ -418,7 +423,7 @@ static void await_page(lease_page *item)
  */
 static kvarve_status advance_page(lease_page *item, read_run *run)
 {
-    page *page = item->page;
+    store_page *page = item->page;
     kvarve_status status;
 
     if (item->is_pinned || item->is_awaited) {
@@ -510,7 +515,7 @@ store_lease_state store_lease_status(const store_lease *lease, kvarve_miss *out_
 }
 
 /* A read of this page is done: everybody who waits for it. */
-void lease_page_loaded(page *page, bool is_good)
+void lease_page_loaded(store_page *page, bool is_good)
 {
     kvarve_link *link;
 
@@ -528,7 +533,7 @@ void lease_page_loaded(page *page, bool is_good)
     }
 }
 
-void lease_settle_all(store *store)
+void lease_settle_all(store_machine *store)
 {
     const uint64_t now = store_now(store);
     kvarve_link *link = store->leases.next;
@@ -550,10 +555,10 @@ void lease_settle_all(store *store)
     }
 }
 
-uint64_t lease_next_deadline(const store *store)
+uint64_t lease_next_deadline(const store_machine *store)
 {
     uint64_t next = KVARVE_NEVER;
-    const kvarve_link *link;
+    kvarve_link *link;
 
     KVARVE_LIST_FOREACH (link, &store->leases) {
         const store_lease *lease = KVARVE_LIST_ITEM(link, store_lease, link);
@@ -580,7 +585,7 @@ static kvarve_status check_group(const store_lease *lease, uint32_t rank, uint32
 
 static void describe_source(const lease_page *item, store_source *out)
 {
-    const page *page = item->page;
+    const store_page *page = item->page;
     const kvarve_group *group = &page->space->groups[page->group];
     const bool has_span = group->page_class <= KVARVE_CLASS_WINDOW;
 
@@ -637,11 +642,40 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
     return KVARVE_OK;
 }
 
+void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
+                            uint64_t count)
+{
+    read_run *run;
+
+    if (check_group(lease, rank, group, NULL) != KVARVE_OK ||
+        list_pages(lease, NULL) != KVARVE_OK || count == 0) {
+        return;
+    }
+    count = kvarve_min_u64(count, lease->page_count);
+    run = make_run(lease->store, (size_t)count + 1);
+    for (uint64_t i = 0; i < count && run != NULL; i++) {
+        lease_page *item = find_page(lease, rank, group, position + i);
+
+        if (item == NULL || item->page->is_damaged) {
+            break;
+        }
+        if (item->page->slot == ARENA_NONE) {
+            if (take_slot(lease->store, item->page) != KVARVE_OK) {
+                break;
+            }
+            add_part(run, item->page);
+        }
+    }
+    if (run != NULL) {
+        submit_run(run);
+    }
+}
+
 void store_lease_page_end(store_lease *lease, const store_source *source, bool was_verified,
                           bool is_right)
 {
-    page *page = source->page;
-    store *store = lease->store;
+    store_page *page = source->page;
+    store_machine *store = lease->store;
 
     (void)arena_unpin(store->arena, page->slot);
     if (was_verified && is_right) {

@@ -25,15 +25,15 @@ typedef struct loaded_batch {
     uint32_t span_count;
     uint32_t checkpoint_count;
     uint32_t carried_count;
-    page **pages; /* NULL entries: left out */
-    span **spans;
-    checkpoint **checkpoints;
+    store_page **pages; /* NULL entries: left out */
+    store_span **spans;
+    store_checkpoint **checkpoints;
     uint64_t *companions; /* numbers, by checkpoint */
     uint64_t *carried;    /* numbers of dropped checkpoints that this record carries */
 } loaded_batch;
 
 struct catalog_loader {
-    store *store;
+    store_machine *store;
     loaded_batch *batches;
     size_t count;
     size_t room;
@@ -42,7 +42,7 @@ struct catalog_loader {
     size_t dropped_room;
 };
 
-catalog_loader *loader_create(store *store)
+catalog_loader *loader_create(store_machine *store)
 {
     catalog_loader *loader = kvarve_allocate(sizeof *loader);
 
@@ -121,7 +121,7 @@ static loaded_batch *find_id(const catalog_loader *loader, id_kind kind, uint64_
     return NULL;
 }
 
-static page *page_by_id(const catalog_loader *loader, uint64_t id)
+static store_page *page_by_id(const catalog_loader *loader, uint64_t id)
 {
     size_t at = 0;
     const loaded_batch *loaded = find_id(loader, ID_PAGE, id, &at);
@@ -129,7 +129,7 @@ static page *page_by_id(const catalog_loader *loader, uint64_t id)
     return loaded == NULL ? NULL : loaded->pages[at];
 }
 
-static span *span_by_id(const catalog_loader *loader, uint64_t id)
+static store_span *span_by_id(const catalog_loader *loader, uint64_t id)
 {
     size_t at = 0;
     const loaded_batch *loaded = find_id(loader, ID_SPAN, id, &at);
@@ -145,7 +145,7 @@ static kvarve_status no_memory(kvarve_error *err)
 }
 
 /* Ids must go on where the batches before ended. */
-static bool ids_are_new(const catalog_loader *loader, const batch *batch)
+static bool ids_are_new(const catalog_loader *loader, const batch *from)
 {
     const loaded_batch *last;
 
@@ -153,44 +153,44 @@ static bool ids_are_new(const catalog_loader *loader, const batch *batch)
         return true;
     }
     last = &loader->batches[loader->count - 1];
-    return batch->sequence > last->row->sequence &&
-           batch->first_page >= last->first_page + last->page_count &&
-           batch->first_span >= last->first_span + last->span_count &&
-           batch->first_checkpoint >= last->first_checkpoint + last->checkpoint_count;
+    return from->sequence > last->row->sequence &&
+           from->first_page >= last->first_page + last->page_count &&
+           from->first_span >= last->first_span + last->span_count &&
+           from->first_checkpoint >= last->first_checkpoint + last->checkpoint_count;
 }
 
-static kvarve_status allocate_loaded(loaded_batch *loaded, const batch *batch, kvarve_error *err)
+static kvarve_status allocate_loaded(loaded_batch *loaded, const batch *from, kvarve_error *err)
 {
-    loaded->first_page = batch->first_page;
-    loaded->first_span = batch->first_span;
-    loaded->first_checkpoint = batch->first_checkpoint;
-    loaded->pages = kvarve_allocate_array(batch->page_count + 1u, sizeof(page *));
-    loaded->spans = kvarve_allocate_array(batch->span_count + 1u, sizeof(span *));
-    loaded->checkpoints = kvarve_allocate_array(batch->checkpoint_count + 1u, sizeof(checkpoint *));
-    loaded->companions = kvarve_allocate_array(batch->checkpoint_count + 1u, sizeof(uint64_t));
-    loaded->carried = kvarve_allocate_array(batch->drop_count + 1u, sizeof(uint64_t));
+    loaded->first_page = from->first_page;
+    loaded->first_span = from->first_span;
+    loaded->first_checkpoint = from->first_checkpoint;
+    loaded->pages = kvarve_allocate_array(from->page_count + 1u, sizeof(store_page *));
+    loaded->spans = kvarve_allocate_array(from->span_count + 1u, sizeof(store_span *));
+    loaded->checkpoints = kvarve_allocate_array(from->checkpoint_count + 1u, sizeof(store_checkpoint *));
+    loaded->companions = kvarve_allocate_array(from->checkpoint_count + 1u, sizeof(uint64_t));
+    loaded->carried = kvarve_allocate_array(from->drop_count + 1u, sizeof(uint64_t));
     if (loaded->pages == NULL || loaded->spans == NULL || loaded->checkpoints == NULL ||
         loaded->companions == NULL || loaded->carried == NULL) {
         return no_memory(err);
     }
-    loaded->page_count = batch->page_count;
-    loaded->span_count = batch->span_count;
-    loaded->checkpoint_count = batch->checkpoint_count;
-    loaded->carried_count = batch->drop_count;
-    if (batch->drop_count > 0) {
-        memcpy(loaded->carried, batch->drops, batch->drop_count * sizeof(uint64_t));
+    loaded->page_count = from->page_count;
+    loaded->span_count = from->span_count;
+    loaded->checkpoint_count = from->checkpoint_count;
+    loaded->carried_count = from->drop_count;
+    if (from->drop_count > 0) {
+        memcpy(loaded->carried, from->drops, from->drop_count * sizeof(uint64_t));
     }
     return KVARVE_OK;
 }
 
-static kvarve_status load_page(catalog_loader *loader, loaded_batch *loaded, const batch *batch,
-                               uint32_t at, space *const *spaces)
+static kvarve_status load_page(catalog_loader *loader, loaded_batch *loaded, const batch *from,
+                               uint32_t at, store_space *const *spaces)
 {
-    const batch_page *record = &batch->pages[at];
-    space *space = spaces[record->namespace_index];
+    const batch_page *record = &from->pages[at];
+    store_space *space = spaces[record->namespace_index];
     page_key key;
     page_digest digest;
-    page *page;
+    store_page *page;
 
     memcpy(key.bytes, record->key, sizeof key.bytes);
     memcpy(digest.bytes, record->digest, sizeof digest.bytes);
@@ -214,7 +214,7 @@ static kvarve_status load_page(catalog_loader *loader, loaded_batch *loaded, con
     page->is_partial = record->is_partial != 0;
     page->state = PAGE_SEALED;
     page->flash = FLASH_WRITTEN;
-    page->id = batch->first_page + at;
+    page->id = from->first_page + at;
     page_hold(page); /* the loader's, until finish */
     page_set_batch(page, loaded->row);
     loaded->pages[at] = page;
@@ -223,11 +223,11 @@ static kvarve_status load_page(catalog_loader *loader, loaded_batch *loaded, con
 }
 
 /* Resolve page ids into `out`; false when one is not there. */
-static bool resolve_pages(const catalog_loader *loader, const batch *batch, uint32_t from,
-                          uint32_t count, page **out)
+static bool resolve_pages(const catalog_loader *loader, const batch *from, uint32_t at,
+                          uint32_t count, store_page **out)
 {
     for (uint32_t i = 0; i < count; i++) {
-        out[i] = page_by_id(loader, batch->references[from + i]);
+        out[i] = page_by_id(loader, from->references[at + i]);
         if (out[i] == NULL) {
             return false;
         }
@@ -235,15 +235,15 @@ static bool resolve_pages(const catalog_loader *loader, const batch *batch, uint
     return true;
 }
 
-static kvarve_status load_span(catalog_loader *loader, loaded_batch *loaded, const batch *batch,
-                               uint32_t at, space *const *spaces, page **scratch)
+static kvarve_status load_span(catalog_loader *loader, loaded_batch *loaded, const batch *from,
+                               uint32_t at, store_space *const *spaces, store_page **scratch)
 {
-    const batch_span *record = &batch->spans[at];
-    span *parent = record->parent == 0 ? NULL : span_by_id(loader, record->parent);
-    span *made;
+    const batch_span *record = &from->spans[at];
+    store_span *parent = record->parent == 0 ? NULL : span_by_id(loader, record->parent);
+    store_span *made;
 
     if ((record->parent != 0 && parent == NULL) ||
-        !resolve_pages(loader, batch, record->pages_at, record->page_count, scratch)) {
+        !resolve_pages(loader, from, record->pages_at, record->page_count, scratch)) {
         return KVARVE_OK; /* left out */
     }
     made = catalog_add_span(spaces[record->namespace_index], parent, record->tokens, scratch,
@@ -251,7 +251,7 @@ static kvarve_status load_span(catalog_loader *loader, loaded_batch *loaded, con
     if (made == NULL) {
         return KVARVE_NO_MEMORY;
     }
-    made->id = batch->first_span + at;
+    made->id = from->first_span + at;
     span_hold(made); /* until finish */
     span_set_batch(made, loaded->row);
     loaded->spans[at] = made;
@@ -259,16 +259,16 @@ static kvarve_status load_span(catalog_loader *loader, loaded_batch *loaded, con
 }
 
 static kvarve_status load_checkpoint(catalog_loader *loader, loaded_batch *loaded,
-                                     const batch *batch, uint32_t at, space *const *spaces,
-                                     page **scratch)
+                                     const batch *from, uint32_t at, store_space *const *spaces,
+                                     store_page **scratch)
 {
-    const batch_checkpoint *record = &batch->checkpoints[at];
-    span *last = record->span == 0 ? NULL : span_by_id(loader, record->span);
+    const batch_checkpoint *record = &from->checkpoints[at];
+    store_span *last = record->span == 0 ? NULL : span_by_id(loader, record->span);
     checkpoint_facts facts = {
         .space = spaces[record->namespace_index],
         .chain = record->bucket,
         .tail_hash = record->tail_hash,
-        .number = batch->first_checkpoint + at,
+        .number = from->first_checkpoint + at,
         .span = last,
         .parent = record->parent,
         .created_s = record->created_s,
@@ -278,11 +278,11 @@ static kvarve_status load_checkpoint(catalog_loader *loader, loaded_batch *loade
         .pages = scratch,
         .page_count = record->page_count,
     };
-    checkpoint *made;
+    store_checkpoint *made;
 
     loaded->companions[at] = record->companion;
     if ((record->span != 0 && last == NULL) ||
-        !resolve_pages(loader, batch, record->pages_at, record->page_count, scratch)) {
+        !resolve_pages(loader, from, record->pages_at, record->page_count, scratch)) {
         return KVARVE_OK; /* left out */
     }
     memcpy(facts.id.bytes, record->id, sizeof facts.id.bytes);
@@ -296,62 +296,62 @@ static kvarve_status load_checkpoint(catalog_loader *loader, loaded_batch *loade
     return KVARVE_OK;
 }
 
-static uint32_t most_pages(const batch *batch)
+static uint32_t most_pages(const batch *from)
 {
     uint32_t most = 1;
 
-    for (uint32_t i = 0; i < batch->span_count; i++) {
-        most = batch->spans[i].page_count > most ? batch->spans[i].page_count : most;
+    for (uint32_t i = 0; i < from->span_count; i++) {
+        most = from->spans[i].page_count > most ? from->spans[i].page_count : most;
     }
-    for (uint32_t i = 0; i < batch->checkpoint_count; i++) {
-        most = batch->checkpoints[i].page_count > most ? batch->checkpoints[i].page_count : most;
+    for (uint32_t i = 0; i < from->checkpoint_count; i++) {
+        most = from->checkpoints[i].page_count > most ? from->checkpoints[i].page_count : most;
     }
     return most;
 }
 
-static kvarve_status load_items(catalog_loader *loader, loaded_batch *loaded, const batch *batch,
-                                space **spaces, page **scratch)
+static kvarve_status load_items(catalog_loader *loader, loaded_batch *loaded, const batch *from,
+                                store_space **spaces, store_page **scratch)
 {
     kvarve_status status = KVARVE_OK;
 
-    for (uint32_t i = 0; i < batch->namespace_count && status == KVARVE_OK; i++) {
-        spaces[i] = catalog_space(loader->store, batch->namespaces[i]);
+    for (uint32_t i = 0; i < from->namespace_count && status == KVARVE_OK; i++) {
+        spaces[i] = catalog_space(loader->store, from->namespaces[i]);
         status = spaces[i] == NULL ? KVARVE_NO_MEMORY : KVARVE_OK;
     }
-    for (uint32_t i = 0; i < batch->page_count && status == KVARVE_OK; i++) {
-        status = load_page(loader, loaded, batch, i, spaces);
+    for (uint32_t i = 0; i < from->page_count && status == KVARVE_OK; i++) {
+        status = load_page(loader, loaded, from, i, spaces);
     }
-    for (uint32_t i = 0; i < batch->span_count && status == KVARVE_OK; i++) {
-        status = load_span(loader, loaded, batch, i, spaces, scratch);
+    for (uint32_t i = 0; i < from->span_count && status == KVARVE_OK; i++) {
+        status = load_span(loader, loaded, from, i, spaces, scratch);
     }
-    for (uint32_t i = 0; i < batch->checkpoint_count && status == KVARVE_OK; i++) {
-        status = load_checkpoint(loader, loaded, batch, i, spaces, scratch);
+    for (uint32_t i = 0; i < from->checkpoint_count && status == KVARVE_OK; i++) {
+        status = load_checkpoint(loader, loaded, from, i, spaces, scratch);
     }
     return status;
 }
 
-static void count_ids(store *store, const batch *batch)
+static void count_ids(store_machine *store, const batch *from)
 {
-    const uint64_t page = batch->first_page + batch->page_count;
-    const uint64_t span = batch->first_span + batch->span_count;
-    const uint64_t checkpoint = batch->first_checkpoint + batch->checkpoint_count;
+    const uint64_t page = from->first_page + from->page_count;
+    const uint64_t span = from->first_span + from->span_count;
+    const uint64_t checkpoint = from->first_checkpoint + from->checkpoint_count;
 
-    store->next_sequence = kvarve_max_u64(store->next_sequence, batch->sequence + 1);
+    store->next_sequence = kvarve_max_u64(store->next_sequence, from->sequence + 1);
     store->next_page = kvarve_max_u64(store->next_page, page);
     store->next_span = kvarve_max_u64(store->next_span, span);
     store->next_commit_checkpoint = kvarve_max_u64(store->next_commit_checkpoint, checkpoint);
 }
 
-kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_error *err)
+kvarve_status loader_add(catalog_loader *loader, const batch *from, kvarve_error *err)
 {
-    space *spaces[BATCH_NAMESPACES_MAX];
+    store_space *spaces[BATCH_NAMESPACES_MAX];
     loaded_batch *loaded;
-    page **scratch;
+    store_page **scratch;
     kvarve_status status;
 
-    if (!ids_are_new(loader, batch)) {
+    if (!ids_are_new(loader, from)) {
         return kvarve_fail(err, KVARVE_CORRUPT, "batch %llu overlaps the ids of an earlier one",
-                           (unsigned long long)batch->sequence);
+                           (unsigned long long)from->sequence);
     }
     if (loader->count == loader->room) {
         const size_t room = loader->room == 0 ? 256 : 2 * loader->room;
@@ -365,10 +365,10 @@ kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_erro
     }
     loaded = &loader->batches[loader->count];
     memset(loaded, 0, sizeof *loaded);
-    loaded->row = catalog_add_batch(loader->store, batch->sequence, batch->place);
-    scratch = kvarve_allocate_array(most_pages(batch), sizeof(page *));
+    loaded->row = catalog_add_batch(loader->store, from->sequence, from->place);
+    scratch = kvarve_allocate_array(most_pages(from), sizeof(store_page *));
     status = loaded->row == NULL || scratch == NULL ? no_memory(err)
-                                                    : allocate_loaded(loaded, batch, err);
+                                                    : allocate_loaded(loaded, from, err);
     if (loaded->row != NULL) {
         loaded->row->live++; /* the loader's, until finish */
         loader->count++;
@@ -376,8 +376,8 @@ kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_erro
         release_loaded(loaded);
     }
     if (status == KVARVE_OK) {
-        count_ids(loader->store, batch);
-        status = load_items(loader, loaded, batch, spaces, scratch);
+        count_ids(loader->store, from);
+        status = load_items(loader, loaded, from, spaces, scratch);
         status = status == KVARVE_OK ? status : no_memory(err);
     }
     kvarve_release(scratch);
@@ -416,7 +416,7 @@ void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used)
  * a real drop. */
 static void remove_loaded(catalog_loader *loader, loaded_batch *loaded, size_t at)
 {
-    checkpoint *gone = loaded->checkpoints[at];
+    store_checkpoint *gone = loaded->checkpoints[at];
 
     if (gone != NULL) {
         loaded->checkpoints[at] = NULL;
@@ -437,7 +437,7 @@ static int compare_numbers(const void *a, const void *b)
 /* Carried drops count as drops too (rebuild has no others); each gets its carrier. */
 static kvarve_status finish_drops(catalog_loader *loader, kvarve_error *err)
 {
-    store *store = loader->store;
+    store_machine *store = loader->store;
 
     for (size_t i = 0; i < loader->count; i++) {
         for (uint32_t k = 0; k < loader->batches[i].carried_count; k++) {
@@ -501,7 +501,7 @@ static void pair_companions(catalog_loader *loader)
         loaded_batch *loaded = &loader->batches[i];
 
         for (uint32_t k = 0; k < loaded->checkpoint_count; k++) {
-            checkpoint *here = loaded->checkpoints[k];
+            store_checkpoint *here = loaded->checkpoints[k];
             size_t at = 0;
             const loaded_batch *other =
                 here == NULL || loaded->companions[k] == 0
@@ -522,7 +522,7 @@ static void pair_companions(catalog_loader *loader)
 /* The newest record has the place; of two pages that claim one place the newer has it. */
 static void take_places(catalog_loader *loader)
 {
-    store *store = loader->store;
+    store_machine *store = loader->store;
 
     for (size_t i = loader->count; i-- > 0;) {
         const loaded_batch *loaded = &loader->batches[i];
@@ -532,7 +532,7 @@ static void take_places(catalog_loader *loader)
             loaded->row->place.segment = 0;
         }
         for (uint32_t k = 0; k < loaded->page_count; k++) {
-            page *page = loaded->pages[k];
+            store_page *page = loaded->pages[k];
 
             if (page == NULL || page->id != loaded->first_page + k) {
                 continue;
@@ -567,7 +567,7 @@ static void release_loader_counts(catalog_loader *loader)
         loaded_batch *loaded = &loader->batches[i];
 
         for (uint32_t k = 0; k < loaded->page_count; k++) {
-            page *page = loaded->pages[k];
+            store_page *page = loaded->pages[k];
 
             if (page == NULL) {
                 continue;
@@ -584,8 +584,8 @@ static void release_loader_counts(catalog_loader *loader)
 
 static int compare_used(const void *a, const void *b)
 {
-    const checkpoint *x = *(checkpoint *const *)a;
-    const checkpoint *y = *(checkpoint *const *)b;
+    const store_checkpoint *x = *(store_checkpoint *const *)a;
+    const store_checkpoint *y = *(store_checkpoint *const *)b;
 
     if (x->used != y->used) {
         return x->used < y->used ? -1 : 1;
@@ -595,24 +595,24 @@ static int compare_used(const void *a, const void *b)
 
 static kvarve_status order_recency(catalog_loader *loader, kvarve_error *err)
 {
-    store *store = loader->store;
+    store_machine *store = loader->store;
     const size_t count = store->by_id.count;
-    checkpoint **all;
+    store_checkpoint **all;
     size_t at = 0;
     kvarve_link *link;
 
     if (count == 0) {
         return KVARVE_OK;
     }
-    all = kvarve_allocate_array(count, sizeof(checkpoint *));
+    all = kvarve_allocate_array(count, sizeof(store_checkpoint *));
     if (all == NULL) {
         return no_memory(err);
     }
     while ((link = kvarve_list_take_first(&store->recency)) != NULL) {
         KVARVE_ASSERT(at < count);
-        all[at++] = KVARVE_LIST_ITEM(link, checkpoint, lru);
+        all[at++] = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
     }
-    qsort(all, at, sizeof(checkpoint *), compare_used);
+    qsort(all, at, sizeof(store_checkpoint *), compare_used);
     for (size_t i = 0; i < at; i++) {
         kvarve_list_append(&store->recency, &all[i]->lru);
     }

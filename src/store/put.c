@@ -87,7 +87,7 @@ static void let_go_of_pages(store_put *put)
 
 static void free_put(store_put *put)
 {
-    store *store = put->store;
+    store_machine *store = put->store;
 
     KVARVE_ASSERT(put->page_count == 0);
     kvarve_list_remove(&put->link);
@@ -109,7 +109,7 @@ static bool is_over(const store_put *put)
 
 static void end_put(store_put *put, uint8_t state, uint8_t refusal)
 {
-    store *store = put->store;
+    store_machine *store = put->store;
     const bool is_good = state != KVARVE_PUT_ABORTED;
 
     KVARVE_ASSERT(!is_over(put));
@@ -137,7 +137,7 @@ static void end_put(store_put *put, uint8_t state, uint8_t refusal)
 static void withdraw(store_put *put)
 {
     for (size_t i = 0; i < 2; i++) {
-        checkpoint *published = put->parts[i].checkpoint;
+        store_checkpoint *published = put->parts[i].checkpoint;
 
         put->parts[i].checkpoint = NULL;
         if (published == NULL || put->parts[i].is_present) {
@@ -180,6 +180,27 @@ void store_put_release(store_put *put)
     }
 }
 
+void put_copies_ended(store_put *put)
+{
+    free_orphans(put);
+    if (put->is_released && is_over(put) && put->copies == 0 && put->walking == 0) {
+        free_put(put);
+    }
+}
+
+void put_walk_ended(store_put *put)
+{
+    if (put->walking > 0) {
+        return;
+    }
+    if (!is_over(put)) {
+        put_advance(put);
+        return;
+    }
+    let_go_of_pages(put);
+    put_copies_ended(put);
+}
+
 void put_fail_commit(store_put *put, uint32_t refusal)
 {
     put->is_in_commit = false;
@@ -198,7 +219,7 @@ void put_became_durable(store_put *put)
     end_put(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
 }
 
-void put_settle_awaited(store *store)
+void put_settle_awaited(store_machine *store)
 {
     kvarve_link *link = store->puts.next;
 
@@ -217,7 +238,7 @@ void put_settle_awaited(store *store)
     }
 }
 
-void put_settle_all(store *store)
+void put_settle_all(store_machine *store)
 {
     const uint64_t now = store_now(store);
     kvarve_link *link = store->puts.next;
@@ -247,7 +268,7 @@ void put_settle_all(store *store)
 
 /* --- room --- */
 
-static uint32_t slot_class(const page *page)
+static uint32_t slot_class(const store_page *page)
 {
     const kvarve_group *group = &page->space->groups[page->group];
     const uint32_t whole = segment_slot_bytes(group->page_bytes);
@@ -271,7 +292,7 @@ static bool needs_room(const store_put *put, const put_page *item)
 static void give_room_back(store_put *put, size_t before)
 {
     for (size_t i = 0; i < before; i++) {
-        page *page = put->pages[i]->page;
+        store_page *page = put->pages[i]->page;
 
         if (page->owner != put || page->state != PAGE_COPYING || !put->pages[i]->is_new_room) {
             continue;
@@ -290,7 +311,7 @@ static void give_room_back(store_put *put, size_t before)
 
 static room_answer take_slots(store_put *put)
 {
-    store *store = put->store;
+    store_machine *store = put->store;
 
     for (size_t i = 0; i < put->page_count; i++) {
         put_page *item = put->pages[i];
@@ -421,7 +442,7 @@ static bool try_room(store_put *put)
 }
 
 /* I2: in order of age, and no further than the first that must wait. */
-void put_give_room(store *store)
+void put_give_room(store_machine *store)
 {
     if (store->is_giving_room) {
         return;
@@ -481,14 +502,14 @@ void put_take_over(put_page *item)
 /* --- publishing --- */
 
 /* The span of the pages [from, to) of put->pages under part->chain: found or made. */
-static bool extend_chain(put_part *part, page **pages, uint32_t count, uint32_t tokens)
+static bool extend_chain(put_part *part, store_page **pages, uint32_t count, uint32_t tokens)
 {
-    span *found = NULL;
+    store_span *found = NULL;
 
     do {
         found = catalog_find_span(part->space, &pages[0]->key, found);
     } while (found != NULL && (found->parent != part->chain || found->page_count != count ||
-                               memcmp(found->pages, pages, count * sizeof(page *)) != 0));
+                               memcmp(found->pages, pages, count * sizeof(store_page *)) != 0));
     if (found == NULL) {
         found = catalog_add_span(part->space, part->chain, tokens, pages, count);
     }
@@ -503,7 +524,7 @@ static bool extend_chain(put_part *part, page **pages, uint32_t count, uint32_t 
     return true;
 }
 
-static bool publish_spans(store_put *put, uint8_t space_index, page **scratch)
+static bool publish_spans(store_put *put, uint8_t space_index, store_page **scratch)
 {
     put_part *part = &put->parts[space_index];
     size_t i = 0;
@@ -527,7 +548,7 @@ static bool publish_spans(store_put *put, uint8_t space_index, page **scratch)
     return true;
 }
 
-static uint32_t collect_own(const store_put *put, uint8_t space_index, page **scratch)
+static uint32_t collect_own(const store_put *put, uint8_t space_index, store_page **scratch)
 {
     uint32_t count = 0;
 
@@ -552,7 +573,7 @@ static void exact_id(const checkpoint_facts *facts, page_key *out)
         sha256_update(&state, facts->pages[i]->key.bytes, sizeof(page_key));
         sha256_update(&state, facts->pages[i]->digest.bytes, sizeof(page_digest));
     }
-    for (const span *at = facts->span; at != NULL; at = at->parent) {
+    for (const store_span *at = facts->span; at != NULL; at = at->parent) {
         for (uint32_t i = 0; i < at->page_count; i++) {
             sha256_update(&state, at->pages[i]->key.bytes, sizeof(page_key));
             sha256_update(&state, at->pages[i]->digest.bytes, sizeof(page_digest));
@@ -561,15 +582,15 @@ static void exact_id(const checkpoint_facts *facts, page_key *out)
     sha256_final(&state, out->bytes);
 }
 
-static bool is_same_checkpoint(const checkpoint *stored, const checkpoint_facts *facts)
+static bool is_same_checkpoint(const store_checkpoint *stored, const checkpoint_facts *facts)
 {
     return stored->kind == facts->kind && stored->draft_tokens == facts->draft_tokens &&
            stored->span == facts->span && stored->page_count == facts->page_count &&
            (facts->page_count == 0 ||
-            memcmp(stored->pages, facts->pages, facts->page_count * sizeof(page *)) == 0);
+            memcmp(stored->pages, facts->pages, facts->page_count * sizeof(store_page *)) == 0);
 }
 
-static bool publish_checkpoint(store_put *put, uint8_t space_index, page **scratch)
+static bool publish_checkpoint(store_put *put, uint8_t space_index, store_page **scratch)
 {
     put_part *part = &put->parts[space_index];
     checkpoint_facts facts = {
@@ -583,7 +604,7 @@ static bool publish_checkpoint(store_put *put, uint8_t space_index, page **scrat
         .pages = scratch,
         .page_count = collect_own(put, space_index, scratch),
     };
-    checkpoint *stored = catalog_first_at(part->space, put->token_digest);
+    store_checkpoint *stored = catalog_first_at(part->space, put->token_digest);
 
     while (stored != NULL && !is_same_checkpoint(stored, &facts)) {
         stored = catalog_next_at(stored);
@@ -610,8 +631,8 @@ static bool publish_checkpoint(store_put *put, uint8_t space_index, page **scrat
 
 static void pair_companions(store_put *put)
 {
-    checkpoint *base = put->parts[0].checkpoint;
-    checkpoint *draft = put->parts[1].checkpoint;
+    store_checkpoint *base = put->parts[0].checkpoint;
+    store_checkpoint *draft = put->parts[1].checkpoint;
 
     if (base != NULL && draft != NULL && base->companion == NULL && draft->companion == NULL) {
         base->companion = draft;
@@ -621,10 +642,19 @@ static void pair_companions(store_put *put)
 }
 
 /* Known content after all: does any part wait for a commit? */
+static void remember_id(store_put *put)
+{
+    if (put->parts[0].checkpoint != NULL) {
+        put->id = put->parts[0].checkpoint->id;
+        put->has_id = true;
+    }
+}
+
 static void settle_present(store_put *put)
 {
+    remember_id(put);
     for (size_t i = 0; i < 2; i++) {
-        checkpoint *stored = put->parts[i].checkpoint;
+        store_checkpoint *stored = put->parts[i].checkpoint;
 
         if (stored != NULL && stored->batch == NULL) {
             put->awaited = stored;
@@ -640,7 +670,7 @@ static void settle_present(store_put *put)
 static bool has_work_for_commit(const store_put *put)
 {
     for (size_t i = 0; i < put->page_count; i++) {
-        const page *page = put->pages[i]->page;
+        const store_page *page = put->pages[i]->page;
 
         if ((page->batch == NULL || page->id == 0) && page->references > 0) {
             return true;
@@ -652,7 +682,7 @@ static bool has_work_for_commit(const store_put *put)
 
 static void publish(store_put *put)
 {
-    page **scratch = kvarve_allocate_array(put->page_count + 1, sizeof(page *));
+    store_page **scratch = kvarve_allocate_array(put->page_count + 1, sizeof(store_page *));
     bool is_done = scratch != NULL;
 
     for (uint8_t i = 0; i < 2 && is_done; i++) {
@@ -671,6 +701,7 @@ static void publish(store_put *put)
         settle_present(put);
         return;
     }
+    remember_id(put);
     put->state = KVARVE_PUT_READY; /* I3 */
     put_emit(put, KVARVE_EVENT_READY, 0, KVARVE_OK);
 }
@@ -694,7 +725,7 @@ static bool is_acked_by_all(const store_put *put)
 
 void put_advance(store_put *put)
 {
-    store *store = put->store;
+    store_machine *store = put->store;
 
     if (is_over(put) || put->walking > 0) {
         return;
@@ -758,7 +789,7 @@ static kvarve_status set_boundary(store_put *put, const kvarve_prefix *prefix,
 {
     const uint64_t chunk = (options->tokens - 1) / KEY_CHUNK_TOKENS;
     const uint32_t *tokens = kvarve_prefix_tokens(prefix);
-    const checkpoint *parent;
+    const store_checkpoint *parent;
     kvarve_status status = kvarve_prefix_digest(prefix, options->tokens, put->token_digest, err);
 
     if (status == KVARVE_OK) {
@@ -788,7 +819,7 @@ static kvarve_status set_boundary(store_put *put, const kvarve_prefix *prefix,
 
 static store_put *make_put(store_namespace *name, const kvarve_put_options *options)
 {
-    store *store = name->store;
+    store_machine *store = name->store;
     store_put *put = kvarve_allocate(sizeof *put);
     const uint32_t ranks = name->spaces[0]->rank_count;
 
@@ -817,7 +848,7 @@ static store_put *make_put(store_namespace *name, const kvarve_put_options *opti
     return put;
 }
 
-static uint8_t refusal_now(const store *store)
+static uint8_t refusal_now(const store_machine *store)
 {
     if (store->is_read_only) {
         return KVARVE_REFUSED_READ_ONLY;
@@ -856,7 +887,7 @@ static bool is_present(store_put *put)
 static bool has_foreign_copy(const store_put *put)
 {
     for (size_t i = 0; i < put->page_count; i++) {
-        const page *page = put->pages[i]->page;
+        const store_page *page = put->pages[i]->page;
 
         if (page->owner != NULL && page->owner != put) {
             return true;
@@ -904,7 +935,7 @@ static kvarve_status discard(store_put *put, kvarve_status status)
 kvarve_status store_put_begin(store_namespace *name, const kvarve_prefix *prefix,
                               const kvarve_put_options *options, store_put **out, kvarve_error *err)
 {
-    store *store = name->store;
+    store_machine *store = name->store;
     const bool is_open = options->tokens == 0;
     kvarve_status status = is_open ? KVARVE_OK : check_boundary(name, prefix, options, err);
     store_put *put;

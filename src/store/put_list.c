@@ -125,7 +125,7 @@ static bool is_prefix(const kvarve_group *group)
 }
 
 /* The next page end after `at` of any prefix group, or UINT64_MAX. */
-static uint64_t next_end(const space *space, uint64_t at)
+static uint64_t next_end(const store_space *space, uint64_t at)
 {
     uint64_t next = UINT64_MAX;
 
@@ -140,7 +140,7 @@ static uint64_t next_end(const space *space, uint64_t at)
 }
 
 /* The last page end at or before `at` of any prefix group; 0: none. */
-uint64_t space_last_end(const space *space, uint64_t at)
+uint64_t space_last_end(const store_space *space, uint64_t at)
 {
     uint64_t last = 0;
 
@@ -156,7 +156,7 @@ uint64_t space_last_end(const space *space, uint64_t at)
 
 /* The group whose page names the span that ends at `end`: the first prefix group with a page end
  * there. */
-uint32_t space_naming_group(const space *space, uint64_t end)
+uint32_t space_naming_group(const store_space *space, uint64_t end)
 {
     for (uint32_t g = 0; g < space->group_count; g++) {
         if (is_prefix(&space->groups[g]) && end % space->groups[g].span_tokens == 0) {
@@ -168,12 +168,12 @@ uint32_t space_naming_group(const space *space, uint64_t end)
 
 /* --- the stored chain --- */
 
-static bool span_matches(const listing *list, const span *candidate)
+static bool span_matches(const listing *list, const store_span *candidate)
 {
     const store_put *put = list->put;
 
     for (uint32_t i = 0; i < candidate->page_count; i++) {
-        const page *page = candidate->pages[i];
+        const store_page *page = candidate->pages[i];
         const kvarve_group *group = &list->part->space->groups[page->group];
         const uint32_t public_group = put->name->public_of[list->space_index][page->group];
         const page_digest *announced = put_find_digest(put, public_rank(page->rank), public_group,
@@ -189,12 +189,12 @@ static bool span_matches(const listing *list, const span *candidate)
 /* Exact: from the root on, the child whose bytes are the announced ones. */
 static kvarve_status walk_chain(listing *list)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     uint64_t end = list->part->chain == NULL ? 0 : list->part->chain->tokens;
 
     for (end = next_end(space, end); end <= list->boundary; end = next_end(space, end)) {
         page_key key;
-        span *candidate = NULL;
+        store_span *candidate = NULL;
         const kvarve_status status = key_at(list, end, space_naming_group(space, end), 0, &key);
 
         if (status != KVARVE_OK) {
@@ -215,14 +215,14 @@ static kvarve_status walk_chain(listing *list)
 /* Not exact: a stored span implies those before it, so halve. `from` is the last known end. */
 static kvarve_status search_chain(listing *list)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     uint64_t low = 0;                   /* an end that is stored, or 0 */
     uint64_t high = list->boundary + 1; /* nothing stored at or after */
 
     for (;;) {
         uint64_t middle = space_last_end(space, low + (high - low) / 2);
         page_key key;
-        span *found;
+        store_span *found;
         kvarve_status status;
 
         if (middle <= low) {
@@ -299,9 +299,9 @@ typedef struct wanted_page {
 } wanted_page;
 
 /* This put copies the page: a new one, or a damaged one again. */
-static void take_over_page(store_put *put, page *page, const wanted_page *wanted)
+static void take_over_page(store_put *put, store_page *page, const wanted_page *wanted)
 {
-    store *store = put->store;
+    store_machine *store = put->store;
 
     if (page->place.segment != 0) {
         limbo_add_place(store, page->place, page->id != 0);
@@ -322,11 +322,11 @@ static void take_over_page(store_put *put, page *page, const wanted_page *wanted
 static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uint16_t rank)
 {
     store_put *put = list->put;
-    space *space = list->part->space;
+    store_space *space = list->part->space;
     const uint32_t public_group = put->name->public_of[list->space_index][wanted->group];
     const page_digest *exact = NULL;
     put_page *item;
-    page *page;
+    store_page *page;
 
     if (space->is_exact) {
         exact = put_find_digest(put, public_rank(rank), public_group, wanted->position);
@@ -376,7 +376,7 @@ static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uin
 
 static kvarve_status list_page(listing *list, const wanted_page *wanted)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     const bool is_replicated = (space->groups[wanted->group].flags & KVARVE_GROUP_REPLICATED) != 0;
     kvarve_status status = KVARVE_OK;
 
@@ -412,7 +412,7 @@ static wanted_page token_page(const kvarve_group *description, uint32_t group, u
 /* Prefix groups after the chain: every page end up to the boundary. */
 static kvarve_status list_tree(listing *list)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     uint64_t end =
         kvarve_max_u64(list->from, list->part->chain == NULL ? 0 : list->part->chain->tokens);
     kvarve_status status = KVARVE_OK;
@@ -512,7 +512,7 @@ static kvarve_status list_state_of_rank(listing *list, uint32_t group, uint16_t 
 
 static kvarve_status list_state(listing *list, uint32_t group)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     kvarve_status status = KVARVE_OK;
 
     if ((space->groups[group].flags & KVARVE_GROUP_REPLICATED) != 0) {
@@ -526,7 +526,7 @@ static kvarve_status list_state(listing *list, uint32_t group)
 
 static kvarve_status list_own(listing *list)
 {
-    const space *space = list->part->space;
+    const store_space *space = list->part->space;
     kvarve_status status = KVARVE_OK;
 
     for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
@@ -544,7 +544,7 @@ static kvarve_status list_own(listing *list)
     return status;
 }
 
-static bool has_prefix_group(const space *space)
+static bool has_prefix_group(const store_space *space)
 {
     for (uint32_t g = 0; g < space->group_count; g++) {
         if (is_prefix(&space->groups[g])) {
@@ -584,7 +584,7 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
 }
 
 /* Is this checkpoint, stored under the put's tokens, what the put is about to store? */
-static bool is_same_content(const store_put *put, uint8_t space_index, const checkpoint *candidate)
+static bool is_same_content(const store_put *put, uint8_t space_index, const store_checkpoint *candidate)
 {
     const listing list = {.put = (store_put *)(uintptr_t)put,
                           .part = (put_part *)(uintptr_t)&put->parts[space_index],
@@ -599,7 +599,7 @@ static bool is_same_content(const store_put *put, uint8_t space_index, const che
         return true;
     }
     for (uint32_t i = 0; i < candidate->page_count; i++) {
-        const page *page = candidate->pages[i];
+        const store_page *page = candidate->pages[i];
         const kvarve_group *description = &candidate->space->groups[page->group];
         const uint64_t position = description->page_class <= KVARVE_CLASS_WINDOW
                                       ? (page->tokens - 1u) / description->span_tokens
@@ -611,7 +611,7 @@ static bool is_same_content(const store_put *put, uint8_t space_index, const che
             return false;
         }
     }
-    for (const span *at = candidate->span; at != NULL; at = at->parent) {
+    for (const store_span *at = candidate->span; at != NULL; at = at->parent) {
         if (!span_matches(&list, at)) {
             return false;
         }
@@ -619,9 +619,9 @@ static bool is_same_content(const store_put *put, uint8_t space_index, const che
     return true;
 }
 
-checkpoint *put_find_present(const store_put *put, uint8_t space_index)
+store_checkpoint *put_find_present(const store_put *put, uint8_t space_index)
 {
-    checkpoint *candidate = catalog_first_at(put->parts[space_index].space, put->token_digest);
+    store_checkpoint *candidate = catalog_first_at(put->parts[space_index].space, put->token_digest);
 
     while (candidate != NULL && !is_same_content(put, space_index, candidate)) {
         candidate = catalog_next_at(candidate);

@@ -24,7 +24,7 @@
 
 void put_watch(put_page *item)
 {
-    const page *page = item->page;
+    const store_page *page = item->page;
 
     item->is_sealed = page->state == PAGE_SEALED;
     item->is_written = item->is_sealed && page->flash == FLASH_WRITTEN;
@@ -48,7 +48,7 @@ void put_unwatch(put_page *item)
 
 /* Tell everybody who follows the page; puts may advance, so the list is walked one step at a time.
  */
-void put_page_changed(page *page)
+void put_page_changed(store_page *page)
 {
     kvarve_list told;
     kvarve_link *link;
@@ -86,11 +86,11 @@ void put_page_changed(page *page)
 
 typedef struct write_run {
     segment_request request;
-    store *store;
+    store_machine *store;
     segment_part *parts; /* context: the page */
 } write_run;
 
-static void finish_write(page *page, int result)
+static void finish_write(store_page *page, int result)
 {
     KVARVE_ASSERT(page->io_count > 0);
     page->io_count--;
@@ -108,7 +108,7 @@ static void finish_write(page *page, int result)
 static void write_done(segment_request *request, void *context)
 {
     write_run *run = context;
-    store *store = run->store;
+    store_machine *store = run->store;
 
     for (size_t i = 0; i < request->part_count; i++) {
         finish_write(run->parts[i].context, run->parts[i].result);
@@ -119,7 +119,7 @@ static void write_done(segment_request *request, void *context)
     commit_start(store);
 }
 
-static write_run *make_run(store *store, size_t count)
+static write_run *make_run(store_machine *store, size_t count)
 {
     write_run *run = kvarve_allocate(sizeof *run);
 
@@ -136,19 +136,19 @@ static write_run *make_run(store *store, size_t count)
 }
 
 /* What the last 4 KiB block holds after the page's bytes would be another page's: clear it. */
-static void clear_padding(const store *store, const page *page)
+static void clear_padding(const store_machine *store, const store_page *page)
 {
     const uint64_t room = kvarve_round_up(page->size, KVARVE_IO_ALIGNMENT);
 
     memset((char *)arena_address(store->arena, page->slot) + page->size, 0, room - page->size);
 }
 
-static void fail_unflushed(store *store)
+static void fail_unflushed(store_machine *store)
 {
     kvarve_link *link;
 
     while ((link = kvarve_list_take_first(&store->unflushed)) != NULL) {
-        page *page = KVARVE_LIST_ITEM(link, struct page, lru);
+        store_page *page = KVARVE_LIST_ITEM(link, store_page, lru);
 
         page->io_count++; /* finish_write's */
         finish_write(page, -1);
@@ -157,7 +157,7 @@ static void fail_unflushed(store *store)
 }
 
 /* Write all sealed pages that wait; not yet while digests are being taken and there are few. */
-void put_flush(store *store)
+void put_flush(store_machine *store)
 {
     size_t count = 0;
     kvarve_link *link;
@@ -176,7 +176,7 @@ void put_flush(store *store)
         return;
     }
     while ((link = kvarve_list_take_first(&store->unflushed)) != NULL) {
-        page *page = KVARVE_LIST_ITEM(link, struct page, lru);
+        store_page *page = KVARVE_LIST_ITEM(link, store_page, lru);
 
         clear_padding(store, page);
         run->parts[run->request.part_count++] =
@@ -201,9 +201,9 @@ void put_flush(store *store)
 
 /* --- sealing --- */
 
-static void page_seal(page *page)
+static void page_seal(store_page *page)
 {
-    store *store = page->space->store;
+    store_machine *store = page->space->store;
 
     page->state = PAGE_SEALED;
     page->has_digest = true;
@@ -219,7 +219,7 @@ static void page_seal(page *page)
 
 typedef struct hash_job {
     kvarve_job job;
-    page *page;
+    store_page *page;
     const void *bytes;
     uint32_t size;
     page_digest digest;
@@ -234,7 +234,7 @@ static void run_hash(kvarve_job *job)
 
 /* The filled bytes are not those that were announced: the put that copied them can not be trusted.
  */
-static void reject_page(page *page)
+static void reject_page(store_page *page)
 {
     store_put *owner = page->owner;
 
@@ -244,7 +244,7 @@ static void reject_page(page *page)
     }
 }
 
-static void accept_digest(page *page, const page_digest *digest)
+static void accept_digest(store_page *page, const page_digest *digest)
 {
     if (page->space->is_exact && !page_digest_is_equal(&page->digest, digest)) {
         reject_page(page);
@@ -257,8 +257,8 @@ static void accept_digest(page *page, const page_digest *digest)
 static void hash_done(kvarve_job *job)
 {
     hash_job *hash = KVARVE_LIST_ITEM(job, hash_job, job);
-    page *page = hash->page;
-    store *store = page->space->store;
+    store_page *page = hash->page;
+    store_machine *store = page->space->store;
 
     KVARVE_ASSERT(page->state == PAGE_HASHING);
     page->io_count--;
@@ -269,9 +269,9 @@ static void hash_done(kvarve_job *job)
     put_flush(store);
 }
 
-void page_filled(page *page, const page_digest *digest)
+void page_filled(store_page *page, const page_digest *digest)
 {
-    store *store = page->space->store;
+    store_machine *store = page->space->store;
     hash_job *hash;
 
     KVARVE_ASSERT(page->state == PAGE_COPYING && page->slot != ARENA_NONE);
@@ -313,7 +313,7 @@ static void keep_orphan(store_put *put, arena_slot slot)
     } /* without memory the slot stays reserved until the store is closed: safe */
 }
 
-static put_page *next_waiter(const page *page, const store_put *not_this)
+static put_page *next_waiter(const store_page *page, const store_put *not_this)
 {
     kvarve_link *link;
 
@@ -329,7 +329,7 @@ static put_page *next_waiter(const page *page, const store_put *not_this)
 
 void put_abandon_page(put_page *item)
 {
-    page *page = item->page;
+    store_page *page = item->page;
     store_put *put = item->put;
     put_page *waiter;
 

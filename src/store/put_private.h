@@ -15,25 +15,27 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
                              uint64_t from, uint64_t boundary, bool has_own, kvarve_error *err);
 /* A stored, undamaged checkpoint with the put's tokens, kind, draft length and (exact) bytes; or
  * NULL. */
-checkpoint *put_find_present(const store_put *put, uint8_t space_index);
+store_checkpoint *put_find_present(const store_put *put, uint8_t space_index);
 
 /* put_page.c: the life of a page from COPY to flash */
 void put_watch(put_page *item);   /* count and follow a page that was just listed */
 void put_unwatch(put_page *item); /* stop following it */
 /* The bytes in `page`'s slot are complete; `digest` NULL: take it in the pool. */
-void page_filled(page *page, const page_digest *digest);
+void page_filled(store_page *page, const page_digest *digest);
 /* Submit the writes of sealed pages that wait for them. */
-void put_flush(store *store);
+void put_flush(store_machine *store);
 /* The put's claim on a page it was copying ends: the oldest other put takes over, or the page goes.
  */
 void put_abandon_page(put_page *item);
 
 /* put.c */
+void put_copies_ended(store_put *put); /* one copy outside the lock less */
+void put_walk_ended(store_put *put);   /* a loop over its pages is over */
 void put_take_over(put_page *item); /* its put owns the page now: find room, ask the rank to copy */
 void put_advance(store_put *put);   /* publish, queue, as far as it can go now */
 
 /* A page end by layout (put_list.c), also for find. */
-uint64_t space_last_end(const space *space, uint64_t at);
-uint32_t space_naming_group(const space *space, uint64_t end);
+uint64_t space_last_end(const store_space *space, uint64_t at);
+uint32_t space_naming_group(const store_space *space, uint64_t end);
 
 #endif

@@ -19,14 +19,14 @@
 
 /* --- arena --- */
 
-static bool is_evictable(const page *page)
+static bool is_evictable(const store_page *page)
 {
     return page->slot != ARENA_NONE && page->state == PAGE_SEALED && page->flash == FLASH_WRITTEN &&
            page->io_count == 0 && !page->is_loading &&
            arena_pins(page->space->store->arena, page->slot) == 0;
 }
 
-void room_page_resident(page *page)
+void room_page_resident(store_page *page)
 {
     if (page->flash != FLASH_WRITTEN) {
         return; /* its link may serve store.unflushed */
@@ -37,7 +37,7 @@ void room_page_resident(page *page)
     }
 }
 
-void page_drop_slot(page *page)
+void page_drop_slot(store_page *page)
 {
     if (page->slot == ARENA_NONE) {
         return;
@@ -50,20 +50,20 @@ void page_drop_slot(page *page)
     }
 }
 
-bool room_evict_ram(store *store)
+bool room_evict_ram(store_machine *store)
 {
     kvarve_link *link = kvarve_list_take_first(&store->resident);
 
     if (link == NULL) {
         return false;
     }
-    page_drop_slot(KVARVE_LIST_ITEM(link, page, lru));
+    page_drop_slot(KVARVE_LIST_ITEM(link, store_page, lru));
     return true;
 }
 
 /* --- flash --- */
 
-uint64_t room_flash_used(const store *store)
+uint64_t room_flash_used(const store_machine *store)
 {
     segment_counters segments;
     index_counters index = {0};
@@ -77,7 +77,7 @@ uint64_t room_flash_used(const store *store)
 
 static void grow_done(segment_request *request, void *context)
 {
-    store *store = context;
+    store_machine *store = context;
 
     store->is_growing = false;
     if (request->status != KVARVE_OK) {
@@ -90,7 +90,7 @@ static void grow_done(segment_request *request, void *context)
 
 /* Submit one more segment file of this class. False: it would not fit, or the disk was full lately.
  */
-bool room_grow(store *store, uint32_t slot_bytes, size_t count)
+bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count)
 {
     const uint64_t used = room_flash_used(store);
     const uint64_t cap = store->options.flash_bytes_max;
@@ -124,21 +124,21 @@ bool room_grow(store *store, uint32_t slot_bytes, size_t count)
     return true;
 }
 
-static bool is_victim(const checkpoint *candidate)
+static bool is_victim(const store_checkpoint *candidate)
 {
-    const checkpoint *companion = candidate->companion;
+    const store_checkpoint *companion = candidate->companion;
 
     return candidate->leases == 0 && !candidate->is_queued && candidate->batch != NULL &&
            (companion == NULL || (companion->leases == 0 && !companion->is_queued));
 }
 
 /* Drop the least recently used checkpoint. False: none may go. */
-static bool evict_one(store *store)
+static bool evict_one(store_machine *store)
 {
     kvarve_link *link;
 
     KVARVE_LIST_FOREACH (link, &store->recency) {
-        checkpoint *candidate = KVARVE_LIST_ITEM(link, checkpoint, lru);
+        store_checkpoint *candidate = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
 
         if (is_victim(candidate)) {
             const uint64_t before = store->by_id.count;
@@ -155,7 +155,7 @@ static bool evict_one(store *store)
 }
 
 /* Slots of this class that the next transaction will free. */
-static uint64_t slots_in_limbo(const store *store, uint32_t slot_bytes, size_t from)
+static uint64_t slots_in_limbo(const store_machine *store, uint32_t slot_bytes, size_t from)
 {
     uint64_t count = 0;
 
@@ -165,7 +165,7 @@ static uint64_t slots_in_limbo(const store *store, uint32_t slot_bytes, size_t f
     return count;
 }
 
-static bool is_transaction_due(const store *store)
+static bool is_transaction_due(const store_machine *store)
 {
     return store->commit != NULL || store->limbo_count > 0 ||
            !kvarve_list_is_empty(&store->dead_batches);
@@ -173,7 +173,7 @@ static bool is_transaction_due(const store *store)
 
 static void trim_done(segment_request *request, void *context)
 {
-    store *store = context;
+    store_machine *store = context;
 
     store->is_trimming = false;
     store->trim_status = request->status;
@@ -184,7 +184,7 @@ static void trim_done(segment_request *request, void *context)
     commit_start(store);
 }
 
-bool room_trim(store *store)
+bool room_trim(store_machine *store)
 {
     if (store->is_trimming) {
         return true;
@@ -202,7 +202,7 @@ bool room_trim(store *store)
 }
 
 /* One round of evictions for `missing` slots. True: something was dropped. */
-static bool evict_round(store *store, uint32_t slot_bytes, uint64_t missing)
+static bool evict_round(store_machine *store, uint32_t slot_bytes, uint64_t missing)
 {
     const size_t from = store->limbo_count;
     size_t counted_to = from;
@@ -226,12 +226,12 @@ static bool evict_round(store *store, uint32_t slot_bytes, uint64_t missing)
     return has_dropped;
 }
 
-static bool has_victim(const store *store)
+static bool has_victim(const store_machine *store)
 {
     kvarve_link *link;
 
     KVARVE_LIST_FOREACH (link, &store->recency) {
-        if (is_victim(KVARVE_LIST_ITEM(link, checkpoint, lru))) {
+        if (is_victim(KVARVE_LIST_ITEM(link, store_checkpoint, lru))) {
             return true;
         }
     }
@@ -239,14 +239,14 @@ static bool has_victim(const store *store)
 }
 
 /* Others may free room by themselves: puts and jobs in flight. */
-static bool is_anything_moving(const store *store)
+static bool is_anything_moving(const store_machine *store)
 {
     return store->commit != NULL || store->is_growing || store->is_trimming || store->hashing > 0 ||
            !kvarve_list_is_empty(&store->commit_queue) ||
            store->env.executor->pending(store->env.executor) > 0;
 }
 
-room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_place *out)
+room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out)
 {
     const uint64_t cap = store->options.flash_bytes_max;
 
@@ -282,7 +282,7 @@ room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_
     return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;
 }
 
-void room_limit_checkpoints(store *store)
+void room_limit_checkpoints(store_machine *store)
 {
     while (store->by_id.count > store->options.checkpoints_max && evict_one(store)) {
         store->wants_transaction = true;

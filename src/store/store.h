@@ -26,7 +26,7 @@
 #include "kvarve/prefix.h"
 #include "kvarve/store.h"
 
-typedef struct store store;
+typedef struct store_machine store_machine;
 typedef struct store_namespace
     store_namespace; /* what kvarve_namespace_open names: one space, two with draft groups */
 typedef struct store_put store_put;
@@ -45,32 +45,32 @@ typedef struct store_sink {
  */
 KVARVE_NODISCARD kvarve_status store_open(const kvarve_env *env, const char *directory,
                                           const kvarve_store_options *options,
-                                          const store_sink *sink, store **out, kvarve_error *err);
+                                          const store_sink *sink, store_machine **out, kvarve_error *err);
 
-bool store_is_opening(const store *store);
+bool store_is_opening(const store_machine *store);
 
 /* Take completions and timers. True when something happened: call again before waiting. */
-bool store_poll(store *store);
+bool store_poll(store_machine *store);
 
 /* When store_poll must be called at the latest, without a completion: monotonic ns, or
  * KVARVE_NEVER. */
-uint64_t store_next_deadline(const store *store);
+uint64_t store_next_deadline(const store_machine *store);
 
 /* Begin to end: running puts that are READY are brought to flash, others aborted, recency is
  * written. Poll until store_is_idle. */
-void store_shut_down(store *store);
-bool store_is_idle(const store *store);
+void store_shut_down(store_machine *store);
+bool store_is_idle(const store_machine *store);
 
 /* Free everything. Idle, or its env is dead (simulated power cut): then jobs are never done and
  * nothing is flushed. NULL is a no-op. */
-void store_close(store *store);
+void store_close(store_machine *store);
 
 /* True once a sync or commit has failed. */
-bool store_is_failed(const store *store);
+bool store_is_failed(const store_machine *store);
 
 /* --- namespaces --- */
 
-KVARVE_NODISCARD kvarve_status store_namespace_open(store *store,
+KVARVE_NODISCARD kvarve_status store_namespace_open(store_machine *store,
                                                     const kvarve_namespace_options *options,
                                                     store_namespace **out, kvarve_error *err);
 void store_namespace_release(store_namespace *name);
@@ -190,24 +190,34 @@ KVARVE_NODISCARD kvarve_status store_lease_page_begin(store_lease *lease, uint32
 void store_lease_page_end(store_lease *lease, const store_source *source, bool was_verified,
                           bool is_right);
 
+/* Submit reads of up to `count` pages from `position` on, as far as there is room: a hint. */
+void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
+                            uint64_t count);
+
 void store_lease_release(store_lease *lease);
 
 /* --- administration --- */
 
-void store_statistics(const store *store, kvarve_statistics *out);
+void store_statistics(const store_machine *store, kvarve_statistics *out);
 /* Visit checkpoints, most recently used first. */
 typedef bool (*store_visit)(void *context, const kvarve_checkpoint_info *info);
-void store_each(store *store, store_visit visit, void *context);
-KVARVE_NODISCARD kvarve_status store_drop(store *store, const uint8_t id[32], kvarve_error *err);
+void store_each(store_machine *store, store_visit visit, void *context);
+KVARVE_NODISCARD kvarve_status store_drop(store_machine *store, const uint8_t id[32], kvarve_error *err);
+
+/* True when every drop is durable (or the store failed). */
+bool store_is_settled(const store_machine *store);
+
+/* The identity document of a namespace, borrowed until the next call; NULL: not known. */
+const char *store_document(const store_machine *store, const char *namespace_text);
 
 /* Read and check every page (scrub), a few at a time; store_poll drives it. One at a time:
  * KVARVE_BUSY. */
-KVARVE_NODISCARD kvarve_status store_verify_begin(store *store, kvarve_error *err);
+KVARVE_NODISCARD kvarve_status store_verify_begin(store_machine *store, kvarve_error *err);
 /* Progress; true when it is over. */
-bool store_verify_progress(const store *store, kvarve_verify_result *out);
+bool store_verify_progress(const store_machine *store, kvarve_verify_result *out);
 
 /* Give free space back to the file system. KVARVE_BUSY: running. */
-KVARVE_NODISCARD kvarve_status store_trim_begin(store *store, kvarve_error *err);
-bool store_trim_progress(const store *store, uint64_t *out_bytes, kvarve_status *out_status);
+KVARVE_NODISCARD kvarve_status store_trim_begin(store_machine *store, kvarve_error *err);
+bool store_trim_progress(const store_machine *store, uint64_t *out_bytes, kvarve_status *out_status);
 
 #endif

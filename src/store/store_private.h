@@ -33,10 +33,10 @@
 #include "segment/segment.h"
 #include "store/store.h"
 
-typedef struct space space;
-typedef struct page page;
-typedef struct span span;
-typedef struct checkpoint checkpoint;
+typedef struct store_space store_space;
+typedef struct store_page store_page;
+typedef struct store_span store_span;
+typedef struct store_checkpoint store_checkpoint;
 typedef struct batch_row batch_row;
 typedef struct tombstone tombstone;
 typedef struct put_page put_page;
@@ -58,9 +58,9 @@ struct tombstone {
     bool is_in_commit;
 };
 
-struct space {
+struct store_space {
     kvarve_table_link link; /* store.spaces by digest */
-    store *store;
+    store_machine *store;
     uint8_t digest[32];
     namespace_key name;
     char *document;      /* as kept beside the store; NULL: not known */
@@ -80,9 +80,9 @@ struct space {
 };
 
 struct store_namespace {
-    store *store;
+    store_machine *store;
     uint32_t references; /* the caller's, puts and leases */
-    space *spaces[2];    /* [1]: the companion with the optional groups, or NULL */
+    store_space *spaces[2];    /* [1]: the companion with the optional groups, or NULL */
     uint32_t group_count;
     kvarve_group groups[KVARVE_GROUPS_MAX];  /* as the caller numbers them */
     uint8_t space_of[KVARVE_GROUPS_MAX];     /* caller's group -> spaces[] */
@@ -102,9 +102,9 @@ typedef enum page_flash {
     FLASH_WRITTEN, /* a commit that syncs its file makes it count */
 } page_flash;
 
-struct page {
+struct store_page {
     kvarve_table_link link; /* store.pages by key and rank */
-    space *space;
+    store_space *space;
     page_key key;
     page_digest digest;
     page_place place; /* segment 0: none */
@@ -134,10 +134,10 @@ struct page {
     kvarve_list loaders;  /* lease_page.watch: leases that wait for its read */
 };
 
-struct span {
+struct store_span {
     kvarve_table_link link; /* store.spans by space and first page key */
-    space *space;
-    span *parent;
+    store_space *space;
+    store_span *parent;
     uint64_t id;
     batch_row *batch;       /* NULL: a commit has to record it */
     batch_row *pending_row; /* of a commit in flight */
@@ -147,24 +147,24 @@ struct span {
     uint32_t depth; /* spans below it: 1 for a root */
     uint64_t bytes; /* of its pages and all below */
     uint32_t page_count;
-    page *pages[];
+    store_page *pages[];
 };
 
-struct checkpoint {
+struct store_checkpoint {
     kvarve_table_link id_link;     /* store.by_id */
     kvarve_table_link digest_link; /* store.by_digest: space and token digest */
     kvarve_link bucket_link;       /* chunk_bucket.checkpoints */
     kvarve_link lru;               /* store.recency: least recently used first */
-    space *space;
+    store_space *space;
     struct chunk_bucket *bucket;
     page_key id;
     uint8_t token_digest[32];
     uint64_t tail_hash;
     uint64_t number;
     batch_row *batch; /* NULL: not durable */
-    span *span;
+    store_span *span;
     uint64_t parent;       /* number, 0: none */
-    checkpoint *companion; /* both name each other */
+    store_checkpoint *companion; /* both name each other */
     int64_t created_s;
     uint64_t used; /* store.use_clock at its last use */
     uint32_t tokens;
@@ -175,13 +175,13 @@ struct checkpoint {
     bool is_recency_dirty;
     bool is_queued; /* its put waits for a commit: not to be dropped */
     uint32_t page_count;
-    page *pages[];
+    store_page *pages[];
 };
 
 /* All checkpoints of a space whose last chunk starts after the same tokens. */
 typedef struct chunk_bucket {
     kvarve_table_link link; /* store.buckets by space and chain digest */
-    space *space;
+    store_space *space;
     uint64_t chain; /* first 8 bytes of the chain digest before the chunk */
     kvarve_list checkpoints;
     uint32_t count;
@@ -196,7 +196,7 @@ typedef struct chunk_bucket {
 /* --- puts --- */
 
 struct put_page {
-    page *page;
+    store_page *page;
     store_put *put;
     kvarve_link watch; /* page.watchers while the page is not sealed and written */
     uint64_t position;
@@ -212,9 +212,9 @@ struct put_page {
 };
 
 typedef struct put_part {
-    space *space;           /* NULL: not part of this put */
-    span *chain;            /* longest stored span, held; NULL: none */
-    checkpoint *checkpoint; /* published by this put, or found PRESENT; held by is_queued */
+    store_space *space;           /* NULL: not part of this put */
+    store_span *chain;            /* longest stored span, held; NULL: none */
+    store_checkpoint *checkpoint; /* published by this put, or found PRESENT; held by is_queued */
     bool is_present;
 } put_part;
 
@@ -232,7 +232,7 @@ typedef struct rank_state {
 struct store_put {
     kvarve_link link;  /* store.puts, oldest first */
     kvarve_link queue; /* store.waiting_room, store.commit_queue or a commit's list */
-    store *store;
+    store_machine *store;
     store_namespace *name;
     uint64_t number; /* age: lower is older */
     uint64_t cookie;
@@ -261,17 +261,20 @@ struct store_put {
     size_t unwritten;
     rank_state *ranks;
     uint32_t walking;            /* a loop over pages runs: an abort lets go of them afterwards */
-    checkpoint *awaited;         /* an equal one in flight: PRESENT when that is durable; leased */
+    store_checkpoint *awaited;         /* an equal one in flight: PRESENT when that is durable; leased */
     uint64_t *sizes;             /* of variable groups: [rank * group_count + group], or NULL */
     kvarve_page_digest *digests; /* exact: sorted by rank, group, position */
     size_t digest_count;
     kvarve_list orphans; /* orphan_slot: given back when no copy runs */
     bool is_in_commit;
+    bool has_id;
+    page_key id;   /* of the checkpoint, once it is published or found */
+    size_t cursor; /* where the last page was looked up */
 };
 
 /* --- the store --- */
 
-typedef struct commit commit;
+typedef struct store_commit store_commit;
 typedef struct verify_run verify_run;
 
 typedef struct limbo_place {
@@ -284,7 +287,7 @@ typedef struct limbo_header {
     uint64_t generation;
 } limbo_header;
 
-struct store {
+struct store_machine {
     kvarve_env env;
     store_sink sink;
     kvarve_store_options options;
@@ -295,7 +298,6 @@ struct store {
     bool is_failed;
     bool is_shutting_down;
     bool is_opening; /* rebuild: pages are being checked */
-    bool has_lock;
 
     segment_set *segments;
     kvarve_index *index;
@@ -332,7 +334,7 @@ struct store {
     size_t put_count;
     size_t lease_count;
 
-    commit *commit;           /* the one in flight, or NULL */
+    store_commit *commit;           /* the one in flight, or NULL */
     uint64_t generation;      /* of the next transaction */
     uint64_t generation_done; /* all up to this one are durable */
     limbo_place *limbo;
@@ -374,87 +376,87 @@ struct store {
 };
 
 /* store.c */
-uint64_t store_now(const store *store);
-void store_emit(store *store, uint32_t kind, uint64_t cookie, uint32_t rank, kvarve_status status,
+uint64_t store_now(const store_machine *store);
+void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank, kvarve_status status,
                 uint32_t reason);
-void store_fail(store *store);
-uint64_t deadline_after(const store *store, uint32_t timeout_ms);
+void store_fail(store_machine *store);
+uint64_t deadline_after(const store_machine *store, uint32_t timeout_ms);
 
 /* catalog.c: objects and their counts. Nothing here submits work. */
-kvarve_status catalog_init(store *store, kvarve_error *err);
-void catalog_deinit(store *store);
-space *catalog_space(store *store, const uint8_t digest[32]); /* found or made; NULL: no memory */
-space *catalog_find_space(const store *store, const uint8_t digest[32]);
-page *catalog_find_page(const space *space, const page_key *key, uint16_t rank,
+kvarve_status catalog_init(store_machine *store, kvarve_error *err);
+void catalog_deinit(store_machine *store);
+store_space *catalog_space(store_machine *store, const uint8_t digest[32]); /* found or made; NULL: no memory */
+store_space *catalog_find_space(const store_machine *store, const uint8_t digest[32]);
+store_page *catalog_find_page(const store_space *space, const page_key *key, uint16_t rank,
                         const page_digest *exact);
-page *catalog_add_page(space *space, const page_key *key,
+store_page *catalog_add_page(store_space *space, const page_key *key,
                        uint16_t rank); /* state and rest are the caller's to set; NULL: no memory */
-span *catalog_find_span(const space *space, const page_key *first_key,
-                        const span *last); /* newest first; last: the one before, or NULL */
+store_span *catalog_find_span(const store_space *space, const page_key *first_key,
+                        const store_span *last); /* newest first; last: the one before, or NULL */
 /* Make a span of held or referenced pages under `parent`. NULL: no memory. */
-span *catalog_add_span(space *space, span *parent, uint32_t tokens, page *const *pages,
+store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens, store_page *const *pages,
                        uint32_t count);
 /* Make a checkpoint and enter it in every table. NULL: no memory. */
 typedef struct checkpoint_facts {
-    space *space;
+    store_space *space;
     page_key id;
     uint8_t token_digest[32];
     uint64_t chain; /* first 8 bytes of the chain digest before its chunk */
     uint64_t tail_hash;
     uint64_t number; /* 0: the next one */
-    span *span;
+    store_span *span;
     uint64_t parent;
     int64_t created_s;
     uint32_t tokens;
     uint32_t draft_tokens;
     uint8_t kind;
-    page *const *pages;
+    store_page *const *pages;
     uint32_t page_count;
 } checkpoint_facts;
-checkpoint *catalog_add_checkpoint(store *store, const checkpoint_facts *facts);
-checkpoint *catalog_first_at(const space *space, const uint8_t token_digest[32]); /* newest first */
-checkpoint *catalog_next_at(const checkpoint *at);
-checkpoint *catalog_by_id(const store *store, const uint8_t id[32]);
-chunk_bucket *catalog_bucket(const space *space, uint64_t chain);
+store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_facts *facts);
+store_checkpoint *catalog_first_at(const store_space *space, const uint8_t token_digest[32]); /* newest first */
+store_checkpoint *catalog_next_at(const store_checkpoint *at);
+store_checkpoint *catalog_by_id(const store_machine *store, const uint8_t id[32]);
+chunk_bucket *catalog_bucket(const store_space *space, uint64_t chain);
 /* Could a checkpoint of this length within its chunk (1 .. 4096) and tail hash be in the bucket?
  * Never a false no. */
 bool bucket_may_hold(const chunk_bucket *bucket, uint32_t length, uint64_t tail_hash);
-void catalog_touch(checkpoint *checkpoint);
+void catalog_touch(store_checkpoint *checkpoint);
 
-void page_hold(page *page);
-void page_unhold(page *page); /* may free it */
-void span_hold(span *span);
-void span_unhold(span *span);
-void page_mark_damaged(page *page);
-void page_clear_damaged(page *page);
-bool checkpoint_is_damaged(const checkpoint *checkpoint, uint32_t *out_group);
-bool span_is_damaged(const span *span, uint32_t *out_group);
-uint64_t checkpoint_bytes(const checkpoint *checkpoint);
+void page_hold(store_page *page);
+void page_unhold(store_page *page); /* may free it */
+void span_hold(store_span *span);
+void span_unhold(store_span *span);
+void page_mark_damaged(store_page *page);
+void page_clear_damaged(store_page *page);
+bool checkpoint_is_damaged(const store_checkpoint *checkpoint, uint32_t *out_group);
+bool span_is_damaged(const store_span *span, uint32_t *out_group);
+uint64_t checkpoint_bytes(const store_checkpoint *checkpoint);
 
 /* Take a checkpoint and its companion out of every table; what nothing else needs goes, its places
  * into limbo. */
-void catalog_drop(store *store, checkpoint *checkpoint);
+void catalog_drop(store_machine *store, store_checkpoint *checkpoint);
 
 /* A record of this object stands in `row` from now on (NULL: in none); counts are moved. */
-void page_set_batch(page *page, batch_row *row);
-void span_set_batch(span *span, batch_row *row);
-void checkpoint_set_batch(checkpoint *checkpoint, batch_row *row);
-batch_row *catalog_add_batch(store *store, uint64_t sequence, header_place place);
-void batch_release(store *store, batch_row *row); /* one live item less */
-tombstone *catalog_add_tombstone(store *store, uint64_t checkpoint, batch_row *of);
-void tombstone_set_carrier(tombstone *tombstone, batch_row *carrier);
+void page_set_batch(store_page *page, batch_row *row);
+void span_set_batch(store_span *span, batch_row *row);
+void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row);
+batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_place place);
+void batch_release(store_machine *store, batch_row *row); /* one live item less */
+tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of);
+void tombstone_set_carrier(tombstone *grave, batch_row *carrier);
 
 /* Put a free place aside until the next transaction is durable (at once when it was never
  * recorded). */
-void limbo_add_place(store *store, page_place place, bool was_recorded);
-void limbo_add_header(store *store, header_place place);
-void limbo_settle(store *store);
+void limbo_add_place(store_machine *store, page_place place, bool was_recorded);
+void limbo_add_header(store_machine *store, header_place place);
+void limbo_settle(store_machine *store);
 
 /* load.c: records -> catalog */
 typedef struct catalog_loader catalog_loader;
-catalog_loader *loader_create(store *store);
+catalog_loader *loader_create(store_machine *store);
 void loader_destroy(catalog_loader *loader);
-kvarve_status loader_add(catalog_loader *loader, const batch *batch, kvarve_error *err);
+kvarve_status loader_add(catalog_loader *loader, const batch *from, kvarve_error *err);
 kvarve_status loader_drop(catalog_loader *loader, uint64_t checkpoint);
 void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used);
 /* Every batch was added: drop what is dropped, incomplete or unreferenced; take places; order
@@ -462,46 +464,46 @@ void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used);
 kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err);
 
 /* recover.c */
-kvarve_status recover_open(store *store, kvarve_error *err);
-void recover_close(store *store);
-kvarve_status recover_rebuild(store *store, kvarve_error *err);
+kvarve_status recover_open(store_machine *store, kvarve_error *err);
+void recover_close(store_machine *store);
 
 /* space.c */
-void space_release(space *space);
+void space_release(store_space *space);
 
 /* put.c */
-void put_settle_all(store *store); /* deadlines */
-void put_page_changed(page *page); /* sealed, written or lost: tell its watchers */
-void put_give_room(store *store);  /* waiting puts try again */
+void put_settle_all(store_machine *store); /* deadlines */
+void put_page_changed(store_page *page); /* sealed, written or lost: tell its watchers */
+void put_give_room(store_machine *store);  /* waiting puts try again */
 void put_became_durable(store_put *put);
 void put_fail_commit(store_put *put, uint32_t refusal);
-void put_settle_awaited(store *store); /* after a commit: puts that wait for an equal checkpoint */
+void put_settle_awaited(store_machine *store); /* after a commit: puts that wait for an equal checkpoint */
 
 /* find.c */
-checkpoint *find_longest(const space *space, const kvarve_prefix *prefix, uint64_t max);
+store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *prefix, uint64_t max);
 
 /* room.c: arena and flash space, eviction */
 typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
-bool room_evict_ram(store *store);   /* one page out of the arena; false: nothing to evict */
-void room_page_resident(page *page); /* its evictability may have changed */
-void page_drop_slot(page *page);
-room_answer room_on_flash(store *store, uint32_t slot_bytes, size_t count, page_place *out);
-bool room_grow(store *store, uint32_t slot_bytes,
+bool room_evict_ram(store_machine *store);   /* one page out of the arena; false: nothing to evict */
+void room_page_resident(store_page *page); /* its evictability may have changed */
+void page_drop_slot(store_page *page);
+room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out);
+bool room_grow(store_machine *store, uint32_t slot_bytes,
                size_t count); /* submit a new file; false: no room for one */
-bool room_trim(store *store); /* submit; false: no memory */
-void room_limit_checkpoints(store *store);
-uint64_t room_flash_used(const store *store);
+bool room_trim(store_machine *store); /* submit; false: no memory */
+void room_limit_checkpoints(store_machine *store);
+uint64_t room_flash_used(const store_machine *store);
 
 /* commit.c */
-void commit_start(store *store); /* if there is work and none runs */
-bool commit_is_idle(const store *store);
+void commit_start(store_machine *store); /* if there is work and none runs */
+bool commit_is_idle(const store_machine *store);
 
 /* lease.c */
-void lease_page_loaded(page *page, bool is_good);
-void lease_settle_all(store *store);
-uint64_t lease_next_deadline(const store *store);
+void lease_page_loaded(store_page *page, bool is_good);
+void lease_settle_all(store_machine *store);
+uint64_t lease_next_deadline(const store_machine *store);
 
 /* verify.c */
-void verify_poll(store *store);
+void verify_poll(store_machine *store);
+void verify_abandon(store_machine *store); /* at close */
 
 #endif

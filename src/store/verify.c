@@ -352,7 +352,7 @@ static uint64_t count_lost(const store_machine *store)
         return 0;
     }
     KVARVE_LIST_FOREACH (link, &store->recency) {
-        count += checkpoint_is_damaged(KVARVE_LIST_ITEM(link, const checkpoint, lru), &group);
+        count += checkpoint_is_damaged(KVARVE_LIST_ITEM(link, const store_checkpoint, lru), &group);
     }
     return count;
 }

@@ -1,0 +1,83 @@
+/*
+ * api_private.h - the handles of include/kvarve and what every call does first.
+ *
+ * A handle knows what it is (magic), which store it belongs to, and that store which process it was
+ * opened in.
+ */
+#ifndef KVARVE_API_API_PRIVATE_H
+#define KVARVE_API_API_PRIVATE_H
+
+#include "embedded/embedded.h"
+#include "kvarve/admin.h"
+#include "kvarve/checkpoint.h"
+#include "kvarve/layout.h"
+#include "kvarve/store.h"
+#include "transfer/transfer.h"
+
+#define STORE_MAGIC     UINT32_C(0x6b766172)
+#define NAMESPACE_MAGIC UINT32_C(0x6b766e73)
+#define PUT_MAGIC       UINT32_C(0x6b767075)
+#define LEASE_MAGIC     UINT32_C(0x6b766c65)
+
+struct kvarve_store {
+    uint32_t magic;
+    embedded *host;
+    uint32_t io_timeout_ms;
+};
+
+/* One rank's registered memory. */
+typedef struct rank_regions {
+    transfer_region *layers; /* of all groups, group after group */
+    transfer_group *groups;  /* by group; layer_count 0: none */
+} rank_regions;
+
+struct kvarve_namespace {
+    uint32_t magic;
+    uint32_t references; /* the caller's, puts and leases; under the store's lock */
+    kvarve_store *store;
+    store_namespace *name;
+    rank_regions *ranks; /* by rank */
+};
+
+typedef struct copy_run copy_run;
+
+struct kvarve_put {
+    uint32_t magic;
+    kvarve_namespace *space;
+    store_put *put;
+    uint32_t runs; /* kvarve_put_copy under way */
+};
+
+/* What became of a rank's kvarve_lease_copy. */
+typedef enum copy_state { COPY_NONE, COPY_RUNNING, COPY_GOOD, COPY_BAD } copy_state;
+
+struct kvarve_lease {
+    uint32_t magic;
+    kvarve_namespace *space;
+    store_lease *lease;
+    uint64_t cookie;
+    uint32_t runs;
+    bool is_released;
+    copy_state *copies; /* by rank */
+};
+
+/* Is this an open handle of this process? KVARVE_INVALID, saying what `call` was given. */
+KVARVE_NODISCARD kvarve_status check_store(const kvarve_store *store, const char *call,
+                                           kvarve_error *err);
+KVARVE_NODISCARD kvarve_status check_namespace(const kvarve_namespace *space, const char *call,
+                                               kvarve_error *err);
+KVARVE_NODISCARD kvarve_status check_put(const kvarve_put *put, const char *call,
+                                         kvarve_error *err);
+KVARVE_NODISCARD kvarve_status check_lease(const kvarve_lease *lease, const char *call,
+                                           kvarve_error *err);
+KVARVE_NODISCARD kvarve_status check_pointer(const void *pointer, const char *call,
+                                             const char *name, kvarve_error *err);
+
+/* Under the store's lock. */
+void namespace_unreference(kvarve_namespace *space);
+
+/* Copy options of a caller compiled with another size into `out`, whose size is `size`; false:
+ * struct_size is not plausible. */
+bool take_options(void *out, size_t size, const void *given, size_t given_size);
+
+#endif

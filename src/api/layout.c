@@ -1,0 +1,248 @@
+/*
+ * layout.c - namespaces and the memory of a paged engine.
+ *
+ * Threads: any; a rank's regions are registered before they are used, by one thread.
+ */
+#include "api/api_private.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/fail.h"
+
+static void free_regions(rank_regions *regions)
+{
+    kvarve_release(regions->layers);
+    kvarve_release(regions->groups);
+    *regions = (rank_regions){0};
+}
+
+void namespace_unreference(kvarve_namespace *space)
+{
+    if (--space->references > 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < store_namespace_ranks(space->name); i++) {
+        free_regions(&space->ranks[i]);
+    }
+    store_namespace_release(space->name);
+    space->magic = 0;
+    kvarve_release(space->ranks);
+    kvarve_release(space);
+}
+
+kvarve_status kvarve_namespace_open(kvarve_store *store, const kvarve_namespace_options *options,
+                                    kvarve_namespace **out_namespace, kvarve_error *err)
+{
+    kvarve_namespace_options complete = KVARVE_NAMESPACE_OPTIONS_INIT;
+    kvarve_namespace *space;
+    kvarve_status status = check_store(store, "kvarve_namespace_open", err);
+
+    if (status == KVARVE_OK) {
+        status = check_pointer(options, "kvarve_namespace_open", "options", err);
+    }
+    if (status == KVARVE_OK) {
+        status = check_pointer(out_namespace, "kvarve_namespace_open", "out_namespace", err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (!take_options(&complete, sizeof complete, options, options->struct_size)) {
+        return kvarve_fail(err, KVARVE_INVALID, "namespace: struct_size %zu is not one of ours",
+                           options->struct_size);
+    }
+    complete.struct_size = sizeof complete;
+    space = kvarve_allocate(sizeof *space);
+    if (space == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "namespace: its handle");
+    }
+    embedded_lock(store->host);
+    status = store_namespace_open(embedded_store(store->host), &complete, &space->name, err);
+    if (status == KVARVE_OK) {
+        space->ranks =
+            kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(rank_regions));
+        if (space->ranks == NULL) {
+            store_namespace_release(space->name);
+            status = kvarve_fail(err, KVARVE_NO_MEMORY, "namespace: its ranks");
+        }
+    }
+    embedded_unlock(store->host);
+    if (status != KVARVE_OK) {
+        kvarve_release(space);
+        return status;
+    }
+    space->magic = NAMESPACE_MAGIC;
+    space->references = 1;
+    space->store = store;
+    *out_namespace = space;
+    return KVARVE_OK;
+}
+
+void kvarve_namespace_release(kvarve_namespace **space)
+{
+    if (space == NULL || *space == NULL ||
+        check_namespace(*space, "kvarve_namespace_release", NULL) != KVARVE_OK) {
+        return;
+    }
+    embedded *host = (*space)->store->host;
+
+    embedded_lock(host);
+    namespace_unreference(*space);
+    embedded_unlock(host);
+    *space = NULL;
+}
+
+const char *kvarve_namespace_text(const kvarve_namespace *space)
+{
+    return check_namespace(space, "kvarve_namespace_text", NULL) == KVARVE_OK
+               ? store_namespace_text(space->name)
+               : "";
+}
+
+/* --- regions --- */
+
+static bool has_rows(const kvarve_group *group)
+{
+    return group->page_class <= KVARVE_CLASS_WINDOW && (group->flags & KVARVE_GROUP_ROWS) != 0;
+}
+
+static kvarve_status check_region(const kvarve_namespace *space, const kvarve_region *region,
+                                  size_t at, kvarve_error *err)
+{
+    if (region->group >= store_namespace_groups(space->name)) {
+        return kvarve_fail(err, KVARVE_INVALID, "region %zu: group %u: 0 .. %u", at, region->group,
+                           store_namespace_groups(space->name) - 1);
+    }
+    if (region->device != TRANSFER_DEVICE_HOST) {
+        return kvarve_fail(err, KVARVE_UNSUPPORTED, "region %zu: device %u: only 0 (host memory)",
+                           at, region->device);
+    }
+    if (region->base == NULL || region->row_bytes == 0 ||
+        region->row_bytes > KVARVE_PAGE_BYTES_MAX || region->run_count == 0 ||
+        region->run_count > TRANSFER_RUNS_MAX || region->block_count == 0) {
+        return kvarve_fail(
+            err, KVARVE_INVALID,
+            "region %zu: base, row_bytes 1 .. 2^30, run_count 1 .. %u and block_count are needed",
+            at, TRANSFER_RUNS_MAX);
+    }
+    return KVARVE_OK;
+}
+
+static kvarve_status fill_layer(const kvarve_region *region, uint32_t block_tokens, bool is_rows,
+                                transfer_region *out, kvarve_error *err)
+{
+    uint64_t run;
+    uint64_t block;
+    uint64_t size;
+
+    if (KVARVE_MUL_OVERFLOWS(region->row_bytes, (uint64_t)block_tokens, &run) ||
+        KVARVE_MUL_OVERFLOWS(run, (uint64_t)region->run_count, &block) ||
+        (region->block_count > 1 && region->block_stride < block) ||
+        KVARVE_MUL_OVERFLOWS(region->block_stride, (uint64_t)region->block_count - 1, &size) ||
+        KVARVE_ADD_OVERFLOWS(size, block, &size)) {
+        return kvarve_fail(
+            err, KVARVE_INVALID,
+            "region of group %u: %u runs of %llu bytes a row do not fit its stride %llu",
+            region->group, region->run_count, (unsigned long long)region->row_bytes,
+            (unsigned long long)region->block_stride);
+    }
+    *out = (transfer_region){.base = region->base,
+                             .size = size,
+                             .block_stride = region->block_stride,
+                             .device = region->device};
+    if (is_rows) {
+        out->run_stride = run;
+        out->row_stride = region->row_bytes;
+        out->run_count = region->run_count;
+        out->row_bytes = (uint32_t)region->row_bytes;
+    } else {
+        out->block_bytes = block;
+    }
+    return KVARVE_OK;
+}
+
+/* All layers of one group, and whether they make its page. */
+static kvarve_status fill_group(const kvarve_namespace *space, uint32_t group_index,
+                                const kvarve_region *regions, size_t region_count,
+                                uint32_t block_tokens, transfer_region *layers, size_t *used,
+                                transfer_group *out, kvarve_error *err)
+{
+    const kvarve_group *group = store_namespace_group(space->name, group_index);
+    const bool is_token_group = group->page_class <= KVARVE_CLASS_WINDOW;
+    const uint32_t tokens = is_token_group ? block_tokens : 1;
+    kvarve_status status = KVARVE_OK;
+
+    *out = (transfer_group){.layers = &layers[*used],
+                            .group = group_index,
+                            .block_count = UINT32_MAX,
+                            .block_tokens = tokens,
+                            .span = is_token_group ? group->span_tokens : 1};
+    if (tokens == 0) {
+        return kvarve_fail(err, KVARVE_INVALID, "regions of group %u: block_tokens is 0",
+                           group_index);
+    }
+    for (size_t i = 0; i < region_count && status == KVARVE_OK; i++) {
+        if (regions[i].group == group_index) {
+            status = fill_layer(&regions[i], tokens, has_rows(group), &layers[(*used)++], err);
+            out->layer_count++;
+            out->block_count = regions[i].block_count < out->block_count ? regions[i].block_count
+                                                                         : out->block_count;
+        }
+    }
+    if (status != KVARVE_OK || out->layer_count == 0) {
+        return status;
+    }
+    status = transfer_check_group(out, err);
+    if (status == KVARVE_OK && transfer_page_bytes(out, out->span) != group->page_bytes) {
+        status = kvarve_fail(err, KVARVE_INVALID,
+                             "regions of group %u make a page of %u bytes, the group has %u",
+                             group_index, transfer_page_bytes(out, out->span), group->page_bytes);
+    }
+    return status;
+}
+
+kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
+                                      const kvarve_region *regions, size_t region_count,
+                                      const uint32_t *block_tokens, kvarve_error *err)
+{
+    rank_regions made = {0};
+    size_t used = 0;
+    uint32_t groups;
+    kvarve_status status = check_namespace(space, "kvarve_regions_register", err);
+
+    if (status == KVARVE_OK && (regions == NULL || block_tokens == NULL || region_count == 0 ||
+                                region_count > TRANSFER_LAYERS_MAX)) {
+        status = kvarve_fail(err, KVARVE_INVALID, "regions: %zu of them, 1 .. %u are needed",
+                             region_count, TRANSFER_LAYERS_MAX);
+    }
+    if (status == KVARVE_OK && rank >= store_namespace_ranks(space->name)) {
+        status = kvarve_fail(err, KVARVE_INVALID, "regions: rank %u: 0 .. %u", rank,
+                             store_namespace_ranks(space->name) - 1);
+    }
+    for (size_t i = 0; i < region_count && status == KVARVE_OK; i++) {
+        status = check_region(space, &regions[i], i, err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    groups = store_namespace_groups(space->name);
+    made.layers = kvarve_allocate_array(region_count, sizeof(transfer_region));
+    made.groups = kvarve_allocate_array(groups, sizeof(transfer_group));
+    if (made.layers == NULL || made.groups == NULL) {
+        status = kvarve_fail(err, KVARVE_NO_MEMORY, "regions of rank %u", rank);
+    }
+    for (uint32_t g = 0; g < groups && status == KVARVE_OK; g++) {
+        status = fill_group(space, g, regions, region_count, block_tokens[g], made.layers, &used,
+                            &made.groups[g], err);
+    }
+    if (status != KVARVE_OK) {
+        free_regions(&made);
+        return status;
+    }
+    embedded_lock(space->store->host);
+    free_regions(&space->ranks[rank]);
+    space->ranks[rank] = made;
+    embedded_unlock(space->store->host);
+    return KVARVE_OK;
+}

@@ -1,0 +1,222 @@
+/*
+ * store.c - kvarve_open and kvarve_close, events, and the checks that every call makes.
+ *
+ * Threads: any.
+ */
+#include "api/api_private.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "env/thread.h"
+
+uint32_t kvarve_abi_version(void)
+{
+    return KVARVE_ABI_VERSION;
+}
+
+const char *kvarve_refusal_text(uint32_t reason)
+{
+    static const char *const texts[] = {
+#define REFUSAL_TEXT(name, text) text,
+        KVARVE_REFUSAL_TABLE(REFUSAL_TEXT)
+#undef REFUSAL_TEXT
+    };
+
+    return reason < sizeof texts / sizeof texts[0] ? texts[reason] : "unknown reason";
+}
+
+const char *kvarve_miss_text(uint32_t reason)
+{
+    static const char *const texts[] = {
+#define MISS_TEXT(name, text) text,
+        KVARVE_MISS_TABLE(MISS_TEXT)
+#undef MISS_TEXT
+    };
+
+    return reason < sizeof texts / sizeof texts[0] ? texts[reason] : "unknown reason";
+}
+
+/* --- checks --- */
+
+kvarve_status check_pointer(const void *pointer, const char *call, const char *name,
+                            kvarve_error *err)
+{
+    return pointer != NULL ? KVARVE_OK
+                           : kvarve_fail(err, KVARVE_INVALID, "%s: %s is NULL", call, name);
+}
+
+kvarve_status check_store(const kvarve_store *store, const char *call, kvarve_error *err)
+{
+    if (store == NULL || store->magic != STORE_MAGIC) {
+        return kvarve_fail(err, KVARVE_INVALID, "%s: no open store", call);
+    }
+    if (!embedded_is_here(store->host)) {
+        return kvarve_fail(err, KVARVE_INVALID, "%s: the store was opened by the parent process",
+                           call);
+    }
+    return KVARVE_OK;
+}
+
+kvarve_status check_namespace(const kvarve_namespace *space, const char *call, kvarve_error *err)
+{
+    if (space == NULL || space->magic != NAMESPACE_MAGIC) {
+        return kvarve_fail(err, KVARVE_INVALID, "%s: no open namespace", call);
+    }
+    return check_store(space->store, call, err);
+}
+
+kvarve_status check_put(const kvarve_put *put, const char *call, kvarve_error *err)
+{
+    if (put == NULL || put->magic != PUT_MAGIC) {
+        return kvarve_fail(err, KVARVE_INVALID, "%s: no put", call);
+    }
+    return check_namespace(put->space, call, err);
+}
+
+kvarve_status check_lease(const kvarve_lease *lease, const char *call, kvarve_error *err)
+{
+    if (lease == NULL || lease->magic != LEASE_MAGIC) {
+        return kvarve_fail(err, KVARVE_INVALID, "%s: no lease", call);
+    }
+    return check_namespace(lease->space, call, err);
+}
+
+bool take_options(void *out, size_t size, const void *given, size_t given_size)
+{
+    if (given_size < sizeof(size_t) || given_size > 4096) {
+        return false;
+    }
+    memcpy(out, given, given_size < size ? given_size : size);
+    return true;
+}
+
+/* --- open --- */
+
+static void set_default(uint64_t *value, uint64_t standard)
+{
+    if (*value == 0) {
+        *value = standard;
+    }
+}
+
+static kvarve_status check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
+                                 kvarve_error *err)
+{
+    if (value < least || value > most) {
+        return kvarve_fail(err, KVARVE_INVALID, "open store: %s %llu: %llu .. %llu", name,
+                           (unsigned long long)value, (unsigned long long)least,
+                           (unsigned long long)most);
+    }
+    return KVARVE_OK;
+}
+
+static kvarve_status complete_options(kvarve_store_options *options, kvarve_error *err)
+{
+    const uint32_t flags =
+        KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD | KVARVE_OPEN_BUFFERED;
+    kvarve_status status;
+
+    set_default(&options->arena_bytes, UINT64_C(256) << 20);
+    set_default(&options->segment_bytes, UINT64_C(64) << 20);
+    set_default(&options->checkpoints_max, UINT64_C(1) << 22);
+    options->pool_threads = options->pool_threads == 0 ? 4 : options->pool_threads;
+    options->io_timeout_ms = options->io_timeout_ms == 0 ? 30000 : options->io_timeout_ms;
+    status =
+        check_range("arena_bytes", options->arena_bytes, UINT64_C(1) << 20, UINT64_C(1) << 44, err);
+    if (status == KVARVE_OK) {
+        status = check_range("segment_bytes", options->segment_bytes, UINT64_C(1) << 20,
+                             UINT64_C(64) << 30, err);
+    }
+    if (status == KVARVE_OK && options->flash_bytes_max != 0) {
+        status = check_range("flash_bytes_max", options->flash_bytes_max, UINT64_C(1) << 20,
+                             UINT64_C(1) << 50, err);
+    }
+    if (status == KVARVE_OK) {
+        status = check_range("pool_threads", options->pool_threads, 1, 64, err);
+    }
+    if (status == KVARVE_OK) {
+        status =
+            check_range("checkpoints_max", options->checkpoints_max, 1, UINT64_C(1) << 32, err);
+    }
+    if (status == KVARVE_OK && (options->flags & ~flags) != 0) {
+        status = kvarve_fail(err, KVARVE_INVALID, "open store: flags %#x: only %#x are known",
+                             options->flags, flags);
+    }
+    if (status == KVARVE_OK && (options->flags & KVARVE_OPEN_READ_ONLY) != 0 &&
+        (options->flags & KVARVE_OPEN_REBUILD) != 0) {
+        status =
+            kvarve_fail(err, KVARVE_INVALID, "open store: a rebuild writes, read only does not");
+    }
+    return status;
+}
+
+kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *options,
+                          kvarve_store **out_store, kvarve_error *err)
+{
+    kvarve_store_options complete = KVARVE_STORE_OPTIONS_INIT;
+    kvarve_store *store;
+    kvarve_status status = check_pointer(endpoint, "kvarve_open", "endpoint", err);
+
+    if (status == KVARVE_OK) {
+        status = check_pointer(out_store, "kvarve_open", "out_store", err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (strncmp(endpoint, "unix:", 5) == 0) {
+        return kvarve_fail(err, KVARVE_UNSUPPORTED,
+                           "open %s: this version has the embedded door only", endpoint);
+    }
+    if (options != NULL &&
+        !take_options(&complete, sizeof complete, options, options->struct_size)) {
+        return kvarve_fail(err, KVARVE_INVALID, "open store: struct_size %zu is not one of ours",
+                           options->struct_size);
+    }
+    status = complete_options(&complete, err);
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    store = kvarve_allocate(sizeof *store);
+    if (store == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "open store: its handle");
+    }
+    store->magic = STORE_MAGIC;
+    store->io_timeout_ms = complete.io_timeout_ms;
+    status = embedded_open(endpoint, &complete, NULL, NULL, &store->host, err);
+    if (status != KVARVE_OK) {
+        kvarve_release(store);
+        return status;
+    }
+    *out_store = store;
+    return KVARVE_OK;
+}
+
+void kvarve_close(kvarve_store *store)
+{
+    if (store == NULL || store->magic != STORE_MAGIC) {
+        return;
+    }
+    store->magic = 0;
+    embedded_close(store->host);
+    kvarve_release(store);
+}
+
+int kvarve_event_fd(const kvarve_store *store)
+{
+    return store == NULL || store->magic != STORE_MAGIC ? -1 : embedded_event_fd(store->host);
+}
+
+kvarve_status kvarve_next_event(kvarve_store *store, kvarve_event *out_event)
+{
+    kvarve_status status = check_store(store, "kvarve_next_event", NULL);
+
+    if (status != KVARVE_OK || out_event == NULL) {
+        return KVARVE_INVALID;
+    }
+    embedded_lock(store->host);
+    status = embedded_take_event(store->host, out_event) ? KVARVE_OK : KVARVE_MISS;
+    embedded_unlock(store->host);
+    return status;
+}

@@ -1,0 +1,385 @@
+/*
+ * embedded.c - see embedded.h.
+ *
+ * Invariants
+ *   I1  The store is touched under `mutex` only.
+ *   I2  One process has a folder open once: POSIX record locks do not keep a second handle of the
+ * same process out, and closing that one would drop the lock, so a list of open folders (device and
+ * inode) does. I3  In a forked child nothing is touched: the epoch differs.
+ *
+ * Events wait in a ring that grows up to EVENTS_MAX; beyond that the oldest are lost, and the
+ * caller has not looked for long.
+ */
+#include "embedded/embedded.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/fail.h"
+#include "env/thread.h"
+
+#define EVENTS_MAX    65536u
+#define LOCK_RETRY_MS 20u
+#define OPEN_MAX      1024u /* stores of one process */
+
+struct embedded {
+    env_posix *posix;
+    store_machine *store;
+    kvarve_mutex mutex;
+    kvarve_condition changed; /* for callers */
+    kvarve_condition work;    /* for the thread */
+    kvarve_thread thread;
+    bool has_thread;
+    bool has_work;
+    bool is_stopping;
+    uint64_t epoch;
+    uint32_t waiters;
+    uint32_t io_timeout_ms;
+    kvarve_event *events;
+    uint32_t event_room; /* a power of two */
+    uint32_t event_first;
+    uint32_t event_count;
+    int event_fd;
+    uint64_t device;
+    uint64_t inode;
+    embedded *next_open;
+};
+
+/* I2. The mutex is made once; it lives as long as the process. */
+static kvarve_mutex open_mutex = KVARVE_MUTEX_INIT;
+static embedded *open_list;
+
+bool embedded_is_here(const embedded *host)
+{
+    return host->epoch == fork_guard_epoch(); /* I3 */
+}
+
+store_machine *embedded_store(embedded *host)
+{
+    return host->store;
+}
+
+const kvarve_env *embedded_env(embedded *host)
+{
+    return env_posix_env(host->posix);
+}
+
+void embedded_lock(embedded *host)
+{
+    mutex_lock(&host->mutex);
+}
+
+void embedded_unlock(embedded *host)
+{
+    if (host->waiters > 0) {
+        condition_signal_all(&host->changed);
+    }
+    mutex_unlock(&host->mutex);
+}
+
+uint64_t embedded_deadline(const embedded *host, uint32_t timeout_ms)
+{
+    kvarve_clock *clock = clock_posix();
+
+    (void)host;
+    return timeout_ms == KVARVE_NO_TIMEOUT
+               ? KVARVE_NEVER
+               : clock->monotonic_ns(clock) + timeout_ms * KVARVE_NS_PER_MS;
+}
+
+bool embedded_wait(embedded *host, uint64_t deadline_ns)
+{
+    kvarve_clock *clock = clock_posix();
+
+    if (clock->monotonic_ns(clock) >= deadline_ns) {
+        return false;
+    }
+    host->waiters++;
+    condition_wait(&host->changed, &host->mutex, deadline_ns);
+    host->waiters--;
+    return true;
+}
+
+/* --- events --- */
+
+static bool grow_events(embedded *host)
+{
+    const uint32_t room = host->event_room == 0 ? 64 : 2 * host->event_room;
+    kvarve_event *larger = room > EVENTS_MAX ? NULL : kvarve_allocate_array(room, sizeof *larger);
+
+    if (larger == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < host->event_count; i++) {
+        larger[i] = host->events[(host->event_first + i) & (host->event_room - 1)];
+    }
+    kvarve_release(host->events);
+    host->events = larger;
+    host->event_room = room;
+    host->event_first = 0;
+    return true;
+}
+
+static void take_event_in(void *context, const kvarve_event *event)
+{
+    embedded *host = context;
+
+    if (event->cookie == 0) {
+        return;
+    }
+    if (host->event_count == host->event_room && !grow_events(host)) {
+        if (host->event_room == 0) {
+            return;
+        }
+        host->event_first = (host->event_first + 1) & (host->event_room - 1);
+        host->event_count--;
+    }
+    host->events[(host->event_first + host->event_count) & (host->event_room - 1)] = *event;
+    host->event_count++;
+    event_set(host->event_fd);
+}
+
+void embedded_tell(embedded *host, const kvarve_event *event)
+{
+    take_event_in(host, event);
+}
+
+bool embedded_take_event(embedded *host, kvarve_event *out)
+{
+    if (host->event_count == 0) {
+        return false;
+    }
+    *out = host->events[host->event_first];
+    host->event_first = (host->event_first + 1) & (host->event_room - 1);
+    host->event_count--;
+    if (host->event_count == 0) {
+        event_clear(host->event_fd);
+    }
+    return true;
+}
+
+int embedded_event_fd(const embedded *host)
+{
+    return host->event_fd;
+}
+
+/* --- the thread --- */
+
+static void notify(void *context)
+{
+    embedded *host = context;
+
+    mutex_lock(&host->mutex);
+    host->has_work = true;
+    condition_signal_all(&host->work);
+    mutex_unlock(&host->mutex);
+}
+
+static void run_thread(void *context)
+{
+    embedded *host = context;
+
+    mutex_lock(&host->mutex);
+    while (!host->is_stopping) {
+        host->has_work = false;
+        while (store_poll(host->store)) {
+        }
+        if (host->waiters > 0) {
+            condition_signal_all(&host->changed);
+        }
+        if (!host->has_work && !host->is_stopping) {
+            condition_wait(&host->work, &host->mutex, store_next_deadline(host->store));
+        }
+    }
+    mutex_unlock(&host->mutex);
+}
+
+/* --- open and close --- */
+
+static bool enter_open_list(embedded *host, const char *directory)
+{
+    kvarve_io *io = io_posix();
+    kvarve_file_stat stat;
+    bool is_free = true;
+
+    if (io->ops->stat(io, directory, &stat) != 0) {
+        return true; /* store_open says what is wrong, or makes it: see leave */
+    }
+    mutex_lock(&open_mutex);
+    for (const embedded *at = open_list; at != NULL; at = at->next_open) {
+        is_free = is_free && !(at->device == stat.device && at->inode == stat.inode);
+    }
+    if (is_free) {
+        host->device = stat.device;
+        host->inode = stat.inode;
+        host->next_open = open_list;
+        open_list = host;
+    }
+    mutex_unlock(&open_mutex);
+    return is_free;
+}
+
+static void leave_open_list(embedded *host)
+{
+    embedded **at = &open_list;
+
+    mutex_lock(&open_mutex);
+    while (*at != NULL && *at != host) {
+        at = &(*at)->next_open;
+    }
+    if (*at != NULL) {
+        *at = host->next_open;
+    }
+    mutex_unlock(&open_mutex);
+}
+
+static void free_host(embedded *host)
+{
+    leave_open_list(host);
+    env_posix_stop(host->posix);
+    if (host->event_fd >= 0) {
+        event_close(host->event_fd);
+    }
+    condition_deinit(&host->changed);
+    condition_deinit(&host->work);
+    mutex_deinit(&host->mutex);
+    kvarve_release(host->events);
+    kvarve_release(host);
+}
+
+static kvarve_status start_env(embedded *host, const kvarve_store_options *options,
+                               kvarve_error *err)
+{
+    const env_posix_options pool = {
+        .pool_threads = options->pool_threads, .notify = notify, .notify_context = host};
+
+    host->event_fd = event_open();
+    if (host->event_fd < 0) {
+        return kvarve_fail_io(err, host->event_fd, "make an event descriptor");
+    }
+    return env_posix_start(&pool, &host->posix, err);
+}
+
+/* Open, and while another process has the folder, try again until wait_ms have passed. */
+static kvarve_status open_store(embedded *host, const char *directory,
+                                const kvarve_store_options *options, kvarve_error *err)
+{
+    const store_sink sink = {.context = host, .event = take_event_in};
+    const uint64_t deadline = embedded_deadline(host, options->wait_ms);
+    kvarve_clock *clock = clock_posix();
+    kvarve_status status;
+
+    for (;;) {
+        status =
+            store_open(env_posix_env(host->posix), directory, options, &sink, &host->store, err);
+        if (status != KVARVE_BUSY || clock->monotonic_ns(clock) >= deadline) {
+            return status;
+        }
+        sleep_ms(LOCK_RETRY_MS);
+    }
+}
+
+/* A rebuild runs on: wait for it, telling how far it is. */
+static kvarve_status finish_opening(embedded *host, kvarve_progress progress, void *context,
+                                    kvarve_error *err)
+{
+    kvarve_status status = KVARVE_OK;
+
+    embedded_lock(host);
+    while (store_is_opening(host->store)) {
+        kvarve_verify_result at = {0};
+
+        if (progress != NULL && !store_verify_progress(host->store, &at)) {
+            progress(context, at.pages_checked, at.pages_total);
+        }
+        (void)embedded_wait(host, embedded_deadline(host, 200));
+    }
+    if (store_is_failed(host->store)) {
+        status = kvarve_fail(err, KVARVE_IO, "rebuild: the new index could not be written");
+    }
+    embedded_unlock(host);
+    return status;
+}
+
+kvarve_status embedded_open(const char *directory, const kvarve_store_options *options,
+                            kvarve_progress progress, void *context, embedded **out,
+                            kvarve_error *err)
+{
+    embedded *host = kvarve_allocate(sizeof *host);
+    kvarve_status status;
+    int rc;
+
+    if (host == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "the store's state");
+    }
+    fork_guard_arm();
+    host->epoch = fork_guard_epoch();
+    host->event_fd = -1;
+    host->io_timeout_ms = options->io_timeout_ms;
+    mutex_init(&host->mutex);
+    condition_init(&host->changed);
+    condition_init(&host->work);
+    if (!enter_open_list(host, directory)) {
+        free_host(host);
+        return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)",
+                           directory, (long long)process_id());
+    }
+    status = start_env(host, options, err);
+    status = status == KVARVE_OK ? open_store(host, directory, options, err) : status;
+    if (status != KVARVE_OK) {
+        free_host(host);
+        return status;
+    }
+    if (host->next_open == NULL && host->inode == 0) {
+        (void)enter_open_list(host, directory); /* it was made just now */
+    }
+    rc = thread_start(&host->thread, run_thread, host);
+    host->has_thread = rc == 0;
+    status = rc == 0 ? finish_opening(host, progress, context, err)
+                     : kvarve_fail_io(err, rc, "start the store's thread");
+    if (status != KVARVE_OK) {
+        embedded_close(host);
+        return status;
+    }
+    *out = host;
+    return KVARVE_OK;
+}
+
+static void stop_thread(embedded *host)
+{
+    const uint64_t deadline = embedded_deadline(host, host->io_timeout_ms);
+
+    embedded_lock(host);
+    store_shut_down(host->store);
+    while (host->has_thread && !store_is_idle(host->store) && embedded_wait(host, deadline)) {
+    }
+    host->is_stopping = true;
+    condition_signal_all(&host->work);
+    embedded_unlock(host);
+    if (host->has_thread) {
+        thread_join(&host->thread);
+    }
+}
+
+void embedded_close(embedded *host)
+{
+    if (host == NULL) {
+        return;
+    }
+    if (!embedded_is_here(host)) {
+        return; /* I3: the parent's threads and locks do not exist here */
+    }
+    stop_thread(host);
+    if (store_is_idle(host->store) || !host->has_thread) {
+        while (store_poll(host->store)) {
+        }
+    }
+    if (env_posix_env(host->posix)->executor->pending(env_posix_env(host->posix)->executor) == 0) {
+        store_close(host->store);
+        free_host(host);
+        return;
+    }
+    /* A disk that hangs: what its jobs use stays until the process ends. */
+    leave_open_list(host);
+}

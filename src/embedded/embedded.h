@@ -1,0 +1,50 @@
+/*
+ * embedded.h - a store inside the caller's process: its lock, its thread, its pool, its events.
+ *
+ * Threads  Any. Calls of the store are made between embedded_lock and embedded_unlock; a thread of
+ * its own takes completions and timers under the same lock. No call of this folder blocks longer
+ * than it says.
+ */
+#ifndef KVARVE_EMBEDDED_EMBEDDED_H
+#define KVARVE_EMBEDDED_EMBEDDED_H
+
+#include "env/env_posix.h"
+#include "store/store.h"
+
+typedef struct embedded embedded;
+
+/*
+ * Open the store in `directory` with complete options, waiting up to options->wait_ms for another
+ * process to leave it. Blocks, also for a rebuild; `progress` (may be NULL) is called during one.
+ * Statuses as kvarve_open.
+ */
+KVARVE_NODISCARD kvarve_status embedded_open(const char *directory,
+                                             const kvarve_store_options *options,
+                                             kvarve_progress progress, void *context,
+                                             embedded **out, kvarve_error *err);
+
+/* Shut down and free; waits at most the io timeout for what is in flight. NULL is a no-op. In a
+ * forked child it forgets the handle. */
+void embedded_close(embedded *host);
+
+/* True in the process that opened it. */
+bool embedded_is_here(const embedded *host);
+
+store_machine *embedded_store(embedded *host);
+const kvarve_env *embedded_env(embedded *host);
+
+void embedded_lock(embedded *host);
+void embedded_unlock(embedded *host);
+
+/* Under the lock: wait until something changed or the monotonic deadline passed. False: it passed.
+ */
+bool embedded_wait(embedded *host, uint64_t deadline_ns);
+uint64_t embedded_deadline(const embedded *host, uint32_t timeout_ms);
+
+/* Under the lock: the oldest event; false: none. */
+bool embedded_take_event(embedded *host, kvarve_event *out);
+/* Under the lock: one more event. */
+void embedded_tell(embedded *host, const kvarve_event *event);
+int embedded_event_fd(const embedded *host);
+
+#endif

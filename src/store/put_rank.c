@@ -1,0 +1,313 @@
+/*
+ * put_rank.c - what one rank does with a put: ask what to copy, copy, acknowledge.
+ *
+ * Invariants
+ *   I1  A slot that is being copied into outside the lock is counted in put.copies; it is not given
+ * away until copy_end. I2  A rank acks once for what it was asked; a page that it is asked for
+ * later takes its ack back (put_take_over).
+ *
+ * Threads: under the store's lock.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/fail.h"
+#include "store/put_private.h"
+
+static bool is_over(const store_put *put)
+{
+    return put->state == KVARVE_PUT_ABORTED || put->state == KVARVE_PUT_DURABLE ||
+           put->state == KVARVE_PUT_PRESENT;
+}
+
+static kvarve_status check_rank(const store_put *put, uint32_t rank, kvarve_error *err)
+{
+    const uint32_t ranks = put->parts[0].space->rank_count;
+
+    if (rank >= ranks) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u: 0 .. %u", rank, ranks - 1);
+    }
+    return KVARVE_OK;
+}
+
+static uint32_t public_group(const put_page *item)
+{
+    return item->put->name->public_of[item->space_index][item->page->group];
+}
+
+/* Does this rank look at the page? A replicated one is its copier's. */
+static bool concerns(const put_page *item, uint32_t rank)
+{
+    return item->copier == rank;
+}
+
+static bool is_to_copy(const put_page *item)
+{
+    return item->page->owner == item->put && item->page->state == PAGE_COPYING;
+}
+
+static void describe(const store_put *put, const put_page *item, kvarve_page_plan *out)
+{
+    const store_page *page = item->page;
+
+    *out = (kvarve_page_plan){
+        .group = public_group(item),
+        .action = KVARVE_PAGE_HAVE,
+        .position = item->position,
+        .first_token = item->first_token,
+        .tokens = item->tokens,
+        .size = page->size,
+    };
+    if (is_to_copy(item)) {
+        out->action = KVARVE_PAGE_COPY;
+        out->address = arena_address(put->store->arena, page->slot);
+    } else if (page->state == PAGE_COPYING) {
+        out->action = KVARVE_PAGE_WAIT;
+    }
+}
+
+kvarve_status store_put_plan(store_put *put, uint32_t rank, kvarve_page_plan *out_pages, size_t max,
+                             size_t *out_count, kvarve_error *err)
+{
+    size_t count = 0;
+    const kvarve_status status = check_rank(put, rank, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (put->state == KVARVE_PUT_WAITING) {
+        return KVARVE_BUSY;
+    }
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (!concerns(put->pages[i], rank)) {
+            continue;
+        }
+        if (count < max) {
+            describe(put, put->pages[i], &out_pages[count]);
+        }
+        count++;
+    }
+    *out_count = count;
+    return KVARVE_OK;
+}
+
+/* --- one page --- */
+
+static put_page *find_item(store_put *put, uint32_t rank, uint32_t group, uint64_t position)
+{
+    /* Callers go through pages in order: go on where the last one was found. */
+    for (size_t i = 0; i < put->page_count; i++) {
+        const size_t at = (put->cursor + i) % put->page_count;
+        put_page *item = put->pages[at];
+        const bool is_rank = item->page->rank == RANK_ALL || item->page->rank == rank;
+
+        if (is_rank && item->position == position && public_group(item) == group) {
+            put->cursor = at;
+            return item;
+        }
+    }
+    return NULL;
+}
+
+/* A full page of the stored history is not listed: nothing is to be done for it. */
+static bool is_in_chain(const store_put *put, uint32_t group, uint64_t position)
+{
+    const uint32_t space_index = put->name->space_of[group];
+    const store_span *chain = put->parts[space_index].chain;
+    const kvarve_group *description = &put->name->groups[group];
+
+    return chain != NULL && description->page_class == KVARVE_CLASS_PREFIX &&
+           (position + 1) * description->span_tokens <= chain->tokens;
+}
+
+static void describe_known(const store_put *put, uint32_t group, uint64_t position,
+                           store_target *out)
+{
+    const kvarve_group *description = &put->name->groups[group];
+
+    *out = (store_target){
+        .group = group,
+        .position = position,
+        .size = description->page_bytes,
+        .first_token = position * description->span_tokens,
+        .tokens = description->span_tokens,
+    };
+}
+
+kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group, uint64_t position,
+                                   store_target *out, kvarve_error *err)
+{
+    const kvarve_status status = check_rank(put, rank, err);
+    put_page *item;
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (put->state == KVARVE_PUT_ABORTED) {
+        return KVARVE_MISS;
+    }
+    if (group >= put->name->group_count) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: group %u: 0 .. %u", group,
+                           put->name->group_count - 1);
+    }
+    if (is_over(put) || is_in_chain(put, group, position)) {
+        describe_known(put, group, position, out);
+        return KVARVE_OK;
+    }
+    item = find_item(put, rank, group, position);
+    if (item == NULL) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u group %u has no page %llu", rank,
+                           group, (unsigned long long)position);
+    }
+    if (put->state == KVARVE_PUT_WAITING) {
+        return KVARVE_BUSY;
+    }
+    *out = (store_target){.group = group,
+                          .position = position,
+                          .size = item->page->size,
+                          .first_token = item->first_token,
+                          .tokens = item->tokens};
+    if (!is_to_copy(item)) {
+        return KVARVE_OK; /* known, or another put's: nothing to copy */
+    }
+    out->page = item->page;
+    out->address = arena_address(put->store->arena, item->page->slot);
+    out->has_expected = item->page->space->is_exact;
+    out->expected = item->page->digest;
+    put->copies++; /* I1 */
+    return KVARVE_OK;
+}
+
+void store_put_copy_end(store_put *put, const store_target *target, const page_digest *digest)
+{
+    store_page *page = target->page;
+
+    if (page == NULL) {
+        return;
+    }
+    KVARVE_ASSERT(put->copies > 0);
+    put->copies--;
+    if (!is_over(put) && page->owner == put && page->state == PAGE_COPYING && digest != NULL) {
+        if (!page->space->is_exact) {
+            page->digest = *digest;
+        }
+        page->has_digest = true;
+    }
+    put_copies_ended(put);
+}
+
+/* --- ack --- */
+
+static int compare_digests(const void *a, const void *b)
+{
+    const kvarve_page_digest *x = a;
+    const kvarve_page_digest *y = b;
+
+    if (x->group != y->group) {
+        return x->group < y->group ? -1 : 1;
+    }
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+/* The rank's digests, sorted; NULL without. */
+static kvarve_status sort_digests(const kvarve_page_digest *digests, size_t count,
+                                  kvarve_page_digest **out, kvarve_error *err)
+{
+    *out = NULL;
+    if (count == 0) {
+        return KVARVE_OK;
+    }
+    *out = kvarve_allocate_array(count, sizeof **out);
+    if (*out == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: %zu digests", count);
+    }
+    memcpy(*out, digests, count * sizeof **out);
+    qsort(*out, count, sizeof **out, compare_digests);
+    return KVARVE_OK;
+}
+
+static const page_digest *digest_for(const put_page *item, const kvarve_page_digest *sorted,
+                                     size_t count)
+{
+    const kvarve_page_digest wanted = {.group = public_group(item), .position = item->position};
+    const kvarve_page_digest *found =
+        count == 0 ? NULL : bsearch(&wanted, sorted, count, sizeof wanted, compare_digests);
+
+    if (item->page->has_digest) {
+        return &item->page->digest; /* taken while the library copied */
+    }
+    return found == NULL ? NULL : (const page_digest *)(const void *)found->digest;
+}
+
+/* All pages that this rank copies are filled. */
+static void fill_pages(store_put *put, uint32_t rank, const kvarve_page_digest *sorted,
+                       size_t count)
+{
+    put->walking++;
+    for (size_t i = 0; i < put->page_count && !is_over(put); i++) {
+        put_page *item = put->pages[i];
+
+        if (concerns(item, rank) && is_to_copy(item)) {
+            const page_digest *digest = digest_for(item, sorted, count);
+            const page_digest copy = digest == NULL ? (page_digest){{0}} : *digest;
+
+            page_filled(item->page, digest == NULL ? NULL : &copy);
+        }
+    }
+    put->walking--;
+}
+
+kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_digest *digests,
+                            size_t count, kvarve_error *err)
+{
+    store_machine *store = put->store;
+    kvarve_page_digest *sorted;
+    kvarve_status status = check_rank(put, rank, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (is_over(put) || put->state == KVARVE_PUT_READY) {
+        return put->state == KVARVE_PUT_ABORTED ? KVARVE_MISS : KVARVE_OK;
+    }
+    if (put->state == KVARVE_PUT_WAITING) {
+        return KVARVE_BUSY;
+    }
+    if (put->ranks[rank].is_acked) { /* I2 */
+        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u acked before", rank);
+    }
+    status = sort_digests(digests, count, &sorted, err);
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    fill_pages(put, rank, sorted, count);
+    kvarve_release(sorted);
+    if (!is_over(put)) {
+        put->ranks[rank].is_acked = true;
+        put->acked_count++;
+    }
+    put_walk_ended(put);
+    put_flush(store);
+    return KVARVE_OK;
+}
+
+kvarve_status store_put_fail(store_put *put, uint32_t rank, kvarve_error *err)
+{
+    const kvarve_status status = check_rank(put, rank, err);
+
+    if (status == KVARVE_OK) {
+        store_put_abort(put, KVARVE_REFUSED_RANK_FAILED);
+    }
+    return status;
+}
+
+kvarve_status store_put_id(const store_put *put, uint8_t out_id[32], kvarve_error *err)
+{
+    if (!put->has_id) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: it has no id before it is ready");
+    }
+    memcpy(out_id, put->id.bytes, 32);
+    return KVARVE_OK;
+}
