@@ -16,7 +16,7 @@
 
 #include "base/alloc.h"
 
-#define INPUT_MAX (64 * 1024 * 1024) /* bytes */
+#define INPUT_MAX 67108864 /* bytes */
 #define PATH_SIZE 4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
