@@ -29,9 +29,9 @@ static kvarve_group window_group(void)
                           .page_bytes = 4096};
 }
 
-static kvarve_group state_group(uint32_t page_class)
+static kvarve_group state_group(uint32_t number)
 {
-    return (kvarve_group){.page_class = page_class, .page_bytes = 100};
+    return (kvarve_group){.page_class = number, .page_bytes = 100};
 }
 
 static kvarve_group optional(kvarve_group group)
@@ -82,8 +82,8 @@ static store_namespace *opened(store_machine *store, const kvarve_namespace_opti
 }
 
 /* Opening is refused, the message has both texts, and no space was made. */
-static void assert_refused(store_machine *store, const kvarve_namespace_options *options, const char *where,
-                           const char *what)
+static void assert_refused(store_machine *store, const kvarve_namespace_options *options,
+                           const char *where, const char *what)
 {
     store_namespace *name = NULL;
     kvarve_error err = {0};
