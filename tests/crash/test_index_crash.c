@@ -23,7 +23,7 @@
 
 #include "unit/index/index_kit.h"
 
-#define SEEDS        3u
+#define SEEDS        UINT64_C(3)
 #define STEP_COUNT   (sizeof scenario / sizeof scenario[0])
 #define SMALL_FRAMES 9u
 #define SMALL_LOG    (UINT64_C(20) * INDEX_FRAME_BYTES)
@@ -102,6 +102,7 @@ static const char *read_back(sim_world *world, kit_content *out)
     kvarve_index *index = NULL;
     const char *broken = NULL;
 
+    memset(out, 0, sizeof *out);
     if (kit_open(world_env(world), false, &index, NULL) != KVARVE_OK) {
         return "it does not open";
     }
@@ -204,46 +205,56 @@ static void test_index_crash__power_cut_at_every_change(void **state)
     assert_int_equal(tally.failed, 0);
 }
 
-/* The recovery after a cut is cut as well, at each of its changes. */
-static void test_index_crash__recovery_is_cut_too(void **state)
+/* Cut the scenario at `cut`, the recovery at `again`, then recover. */
+static const char *check_two_cuts(uint64_t cut, uint64_t again, bool *out_first, bool *out_second)
 {
-    uint64_t plans = 0;
-    uint64_t cuts = 0;
+    const world_plan first = {
+        .fault_step = WORLD_NEVER, .cut_change = cut, .seed = cut * 31 + again};
+    const world_plan second = {
+        .fault_step = WORLD_NEVER, .cut_change = again, .seed = cut * 37 + again};
+    static run_outcome outcome;
+    sim_world *world = kit_world();
+    kit_content content;
+    const char *broken;
+
+    world_set_plan(world, &first);
+    run_scenario(world, &outcome);
+    *out_first = world_observe(world).is_cut;
+    world_restart(world, &second);
+    (void)read_back(world, &content);
+    *out_second = world_observe(world).is_cut;
+    world_restart(world, NULL);
+    broken = check_recovery(world, &outcome, again);
+    world_destroy(world);
+    return broken;
+}
+
+/* Every second cut after the first one at `cut`; false when the scenario ended before that. */
+static bool sweep_second_cuts(uint64_t cut, uint64_t *cuts)
+{
     bool is_first_cut = true;
+    bool is_second_cut = true;
 
-    (void)state;
-    for (uint64_t cut = 0; is_first_cut; cut += 3) {
-        bool is_second_cut = true;
+    for (uint64_t again = 0; is_second_cut; again++) {
+        const char *broken = check_two_cuts(cut, again, &is_first_cut, &is_second_cut);
 
-        for (uint64_t again = 0; is_second_cut; again++) {
-            const world_plan first = {
-                .fault_step = WORLD_NEVER, .cut_change = cut, .seed = cut * 31 + again};
-            const world_plan second = {
-                .fault_step = WORLD_NEVER, .cut_change = again, .seed = cut * 37 + again};
-            sim_world *world = kit_world();
-            static run_outcome outcome;
-            kit_content content;
-            const char *broken;
-
-            world_set_plan(world, &first);
-            run_scenario(world, &outcome);
-            is_first_cut = world_observe(world).is_cut;
-            world_restart(world, &second);
-            (void)read_back(world, &content);
-            is_second_cut = world_observe(world).is_cut;
-            world_restart(world, NULL);
-            broken = check_recovery(world, &outcome, again);
-            world_destroy(world);
-            plans++;
-            cuts += is_second_cut;
-            if (broken != NULL) {
-                fail_msg("%s: cut at %llu, again at %llu", broken, (unsigned long long)cut,
-                         (unsigned long long)again);
-            }
+        *cuts += is_second_cut;
+        if (broken != NULL) {
+            fail_msg("%s: cut at %llu, again at %llu", broken, (unsigned long long)cut,
+                     (unsigned long long)again);
         }
     }
-    (void)printf("%llu plans, %llu cut twice\n", (unsigned long long)plans,
-                 (unsigned long long)cuts);
+    return is_first_cut;
+}
+
+static void test_index_crash__recovery_is_cut_too(void **state)
+{
+    uint64_t cuts = 0;
+
+    (void)state;
+    for (uint64_t cut = 0; sweep_second_cuts(cut, &cuts); cut += 3) {
+    }
+    (void)printf("%llu cut twice\n", (unsigned long long)cuts);
     assert_true(cuts > 50);
 }
 
@@ -296,7 +307,24 @@ static void test_index_crash__each_fault_at_every_step(void **state)
     }
 }
 
-/* A fault, then a power cut at each change after it. */
+/* One fault, and a power cut at each change (of a few) until the scenario ends first. */
+static bool sweep_cuts_after(int error, uint64_t step, sweep_tally *tally)
+{
+    world_report report = {.is_cut = true};
+
+    for (uint64_t cut = 0; report.is_cut; cut += 5) {
+        const world_plan plan = {.fault_errno = error,
+                                 .fault_ops = WORLD_OP_WRITE | WORLD_OP_SYNC | WORLD_OP_TRUNCATE |
+                                              WORLD_OP_SYNC_DIRECTORY,
+                                 .fault_step = step,
+                                 .cut_change = cut,
+                                 .seed = step * 64 + cut};
+
+        check_plan(&plan, true, tally, &report);
+    }
+    return report.fault_reached;
+}
+
 static void test_index_crash__fault_then_power_cut(void **state)
 {
     static const int errors[] = {EIO, ENOSPC};
@@ -304,28 +332,40 @@ static void test_index_crash__fault_then_power_cut(void **state)
 
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        world_report report = {.fault_reached = true};
-
-        for (uint64_t step = 0; report.fault_reached; step += 4) {
-            bool is_cut = true;
-
-            for (uint64_t cut = 0; is_cut; cut += 5) {
-                world_plan plan = {.fault_errno = errors[i],
-                                   .fault_ops = WORLD_OP_WRITE | WORLD_OP_SYNC | WORLD_OP_TRUNCATE |
-                                                WORLD_OP_SYNC_DIRECTORY,
-                                   .fault_step = step,
-                                   .cut_change = cut,
-                                   .seed = step * 64 + cut};
-
-                check_plan(&plan, true, &tally, &report);
-                is_cut = report.is_cut;
-            }
+        for (uint64_t step = 0; sweep_cuts_after(errors[i], step, &tally); step += 4) {
         }
     }
     (void)printf("%llu plans, %llu transactions refused\n", (unsigned long long)tally.plans,
                  (unsigned long long)tally.refused);
     assert_true(tally.refused > 0);
     assert_int_equal(tally.failed, 0);
+}
+
+/* True when the old content was gone. */
+static bool remove_and_cut(uint64_t cut, uint64_t seed, bool *out_is_cut)
+{
+    const world_plan plan = {.fault_step = WORLD_NEVER, .cut_change = cut, .seed = seed};
+    const kit_content none = {.last_sequence = 0};
+    static run_outcome outcome;
+    sim_world *world = kit_world();
+    kit_content content;
+    kvarve_status status;
+    const char *broken;
+
+    run_scenario(world, &outcome);
+    world_set_plan(world, &plan);
+    status = index_remove(world_env(world), KIT_DIRECTORY, NULL);
+    *out_is_cut = world_observe(world).is_cut;
+    assert_int_equal(status == KVARVE_OK, !*out_is_cut);
+    world_restart(world, NULL);
+    broken = read_back(world, &content);
+    world_destroy(world);
+    if (broken != NULL) {
+        fail_msg("%s: cut at %llu, seed %llu", broken, (unsigned long long)cut,
+                 (unsigned long long)seed);
+    }
+    assert_true(kit_is_same(&content, &none) || kit_is_same(&content, &outcome.sure));
+    return kit_is_same(&content, &none);
 }
 
 /* index_remove, cut anywhere: the old content or none, never an older one. */
@@ -337,28 +377,7 @@ static void test_index_crash__remove_is_all_or_nothing(void **state)
     (void)state;
     for (uint64_t cut = 0; is_cut; cut++) {
         for (uint64_t seed = 0; seed < 16; seed++) {
-            const world_plan plan = {.fault_step = WORLD_NEVER, .cut_change = cut, .seed = seed};
-            const kit_content none = {.last_sequence = 0};
-            sim_world *world = kit_world();
-            static run_outcome outcome;
-            kit_content content;
-            kvarve_status status;
-            const char *broken;
-
-            run_scenario(world, &outcome);
-            world_set_plan(world, &plan);
-            status = index_remove(world_env(world), KIT_DIRECTORY, NULL);
-            is_cut = world_observe(world).is_cut;
-            assert_int_equal(status == KVARVE_OK, !is_cut);
-            world_restart(world, NULL);
-            broken = read_back(world, &content);
-            if (broken != NULL) {
-                fail_msg("%s: cut at %llu, seed %llu", broken, (unsigned long long)cut,
-                         (unsigned long long)seed);
-            }
-            gone += kit_is_same(&content, &none);
-            assert_true(kit_is_same(&content, &none) || kit_is_same(&content, &outcome.sure));
-            world_destroy(world);
+            gone += remove_and_cut(cut, seed, &is_cut);
         }
     }
     assert_true(gone > 16);
