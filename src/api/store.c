@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "api/open_in.h"
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "env/thread.h"
@@ -152,11 +153,53 @@ static kvarve_status complete_options(kvarve_store_options *options, kvarve_erro
     return status;
 }
 
-kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *options,
-                          kvarve_store **out_store, kvarve_error *err)
+static kvarve_status take_store_options(kvarve_store_options *out,
+                                        const kvarve_store_options *given, kvarve_error *err)
+{
+    if (given != NULL && !take_options(out, sizeof *out, given, given->struct_size)) {
+        return kvarve_fail(err, KVARVE_INVALID, "open store: struct_size %zu is not one of ours",
+                           given->struct_size);
+    }
+    return complete_options(out, err);
+}
+
+static kvarve_status open_store(const kvarve_env *env, const char *endpoint,
+                                const kvarve_store_options *options, kvarve_store **out_store,
+                                kvarve_error *err)
 {
     kvarve_store_options complete = KVARVE_STORE_OPTIONS_INIT;
     kvarve_store *store;
+    kvarve_status status = take_store_options(&complete, options, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    store = kvarve_allocate(sizeof *store);
+    if (store == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "open store: its handle");
+    }
+    store->magic = STORE_MAGIC;
+    store->io_timeout_ms = complete.io_timeout_ms;
+    status = env == NULL ? embedded_open(endpoint, &complete, NULL, NULL, &store->host, err)
+                         : embedded_open_in(env, endpoint, &complete, &store->host, err);
+    if (status != KVARVE_OK) {
+        kvarve_release(store);
+        return status;
+    }
+    *out_store = store;
+    return KVARVE_OK;
+}
+
+kvarve_status api_open_in(const kvarve_env *env, const char *endpoint,
+                          const kvarve_store_options *options, kvarve_store **out_store,
+                          kvarve_error *err)
+{
+    return open_store(env, endpoint, options, out_store, err);
+}
+
+kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *options,
+                          kvarve_store **out_store, kvarve_error *err)
+{
     kvarve_status status = check_pointer(endpoint, "kvarve_open", "endpoint", err);
 
     if (status == KVARVE_OK) {
@@ -169,28 +212,7 @@ kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *opti
         return kvarve_fail(err, KVARVE_UNSUPPORTED,
                            "open %s: this version has the embedded door only", endpoint);
     }
-    if (options != NULL &&
-        !take_options(&complete, sizeof complete, options, options->struct_size)) {
-        return kvarve_fail(err, KVARVE_INVALID, "open store: struct_size %zu is not one of ours",
-                           options->struct_size);
-    }
-    status = complete_options(&complete, err);
-    if (status != KVARVE_OK) {
-        return status;
-    }
-    store = kvarve_allocate(sizeof *store);
-    if (store == NULL) {
-        return kvarve_fail(err, KVARVE_NO_MEMORY, "open store: its handle");
-    }
-    store->magic = STORE_MAGIC;
-    store->io_timeout_ms = complete.io_timeout_ms;
-    status = embedded_open(endpoint, &complete, NULL, NULL, &store->host, err);
-    if (status != KVARVE_OK) {
-        kvarve_release(store);
-        return status;
-    }
-    *out_store = store;
-    return KVARVE_OK;
+    return open_store(NULL, endpoint, options, out_store, err);
 }
 
 void kvarve_close(kvarve_store *store)

@@ -24,7 +24,8 @@
 #define OPEN_MAX      1024u /* stores of one process */
 
 struct embedded {
-    env_posix *posix;
+    env_posix *posix; /* NULL: a world of the caller's, without threads */
+    kvarve_env env;
     store_machine *store;
     kvarve_mutex mutex;
     kvarve_condition changed; /* for callers */
@@ -62,7 +63,7 @@ store_machine *embedded_store(embedded *host)
 
 const kvarve_env *embedded_env(embedded *host)
 {
-    return env_posix_env(host->posix);
+    return &host->env;
 }
 
 void embedded_lock(embedded *host)
@@ -78,22 +79,24 @@ void embedded_unlock(embedded *host)
     mutex_unlock(&host->mutex);
 }
 
+static uint64_t now(const embedded *host)
+{
+    return host->env.clock->monotonic_ns(host->env.clock);
+}
+
 uint64_t embedded_deadline(const embedded *host, uint32_t timeout_ms)
 {
-    kvarve_clock *clock = clock_posix();
-
-    (void)host;
-    return timeout_ms == KVARVE_NO_TIMEOUT
-               ? KVARVE_NEVER
-               : clock->monotonic_ns(clock) + timeout_ms * KVARVE_NS_PER_MS;
+    return timeout_ms == KVARVE_NO_TIMEOUT ? KVARVE_NEVER
+                                           : now(host) + timeout_ms * KVARVE_NS_PER_MS;
 }
 
 bool embedded_wait(embedded *host, uint64_t deadline_ns)
 {
-    kvarve_clock *clock = clock_posix();
-
-    if (clock->monotonic_ns(clock) >= deadline_ns) {
+    if (now(host) >= deadline_ns) {
         return false;
+    }
+    if (host->posix == NULL) {
+        return store_poll(host->store); /* nothing left to run: nothing will change */
     }
     host->waiters++;
     condition_wait(&host->changed, &host->mutex, deadline_ns);
@@ -253,12 +256,20 @@ static kvarve_status start_env(embedded *host, const kvarve_store_options *optio
 {
     const env_posix_options pool = {
         .pool_threads = options->pool_threads, .notify = notify, .notify_context = host};
+    kvarve_status status;
 
     host->event_fd = event_open();
     if (host->event_fd < 0) {
         return kvarve_fail_io(err, host->event_fd, "make an event descriptor");
     }
-    return env_posix_start(&pool, &host->posix, err);
+    if (host->posix == NULL && host->env.io != NULL) {
+        return KVARVE_OK; /* the caller's world */
+    }
+    status = env_posix_start(&pool, &host->posix, err);
+    if (status == KVARVE_OK) {
+        host->env = *env_posix_env(host->posix);
+    }
+    return status;
 }
 
 /* Open, and while another process has the folder, try again until wait_ms have passed. */
@@ -293,7 +304,9 @@ static kvarve_status finish_opening(embedded *host, kvarve_progress progress, vo
         if (progress != NULL && !store_verify_progress(host->store, &at)) {
             progress(context, at.pages_checked, at.pages_total);
         }
-        (void)embedded_wait(host, embedded_deadline(host, 200));
+        if (!embedded_wait(host, embedded_deadline(host, 200)) && host->posix == NULL) {
+            break;
+        }
     }
     if (store_is_failed(host->store)) {
         status = kvarve_fail(err, KVARVE_IO, "rebuild: the new index could not be written");
@@ -302,16 +315,13 @@ static kvarve_status finish_opening(embedded *host, kvarve_progress progress, vo
     return status;
 }
 
-kvarve_status embedded_open(const char *directory, const kvarve_store_options *options,
-                            kvarve_progress progress, void *context, embedded **out,
-                            kvarve_error *err)
+static embedded *make_host(const kvarve_store_options *options, kvarve_error *err)
 {
     embedded *host = kvarve_allocate(sizeof *host);
-    kvarve_status status;
-    int rc;
 
     if (host == NULL) {
-        return kvarve_fail(err, KVARVE_NO_MEMORY, "the store's state");
+        (void)kvarve_fail(err, KVARVE_NO_MEMORY, "the store's state");
+        return NULL;
     }
     fork_guard_arm();
     host->epoch = fork_guard_epoch();
@@ -320,6 +330,46 @@ kvarve_status embedded_open(const char *directory, const kvarve_store_options *o
     mutex_init(&host->mutex);
     condition_init(&host->changed);
     condition_init(&host->work);
+    return host;
+}
+
+kvarve_status embedded_open_in(const kvarve_env *env, const char *directory,
+                               const kvarve_store_options *options, embedded **out,
+                               kvarve_error *err)
+{
+    embedded *host = make_host(options, err);
+    kvarve_status status;
+
+    if (host == NULL) {
+        return KVARVE_NO_MEMORY;
+    }
+    host->env = *env;
+    status = start_env(host, options, err);
+    status = status == KVARVE_OK ? open_store(host, directory, options, err) : status;
+    if (status != KVARVE_OK) {
+        free_host(host);
+        return status;
+    }
+    status = finish_opening(host, NULL, NULL, err);
+    if (status != KVARVE_OK) {
+        embedded_close(host);
+        return status;
+    }
+    *out = host;
+    return KVARVE_OK;
+}
+
+kvarve_status embedded_open(const char *directory, const kvarve_store_options *options,
+                            kvarve_progress progress, void *context, embedded **out,
+                            kvarve_error *err)
+{
+    embedded *host = make_host(options, err);
+    kvarve_status status;
+    int rc;
+
+    if (host == NULL) {
+        return KVARVE_NO_MEMORY;
+    }
     if (!enter_open_list(host, directory)) {
         free_host(host);
         return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)",
@@ -352,7 +402,8 @@ static void stop_thread(embedded *host)
 
     embedded_lock(host);
     store_shut_down(host->store);
-    while (host->has_thread && !store_is_idle(host->store) && embedded_wait(host, deadline)) {
+    while ((host->has_thread || host->posix == NULL) && !store_is_idle(host->store) &&
+           embedded_wait(host, deadline)) {
     }
     host->is_stopping = true;
     condition_signal_all(&host->work);
@@ -371,11 +422,9 @@ void embedded_close(embedded *host)
         return; /* I3: the parent's threads and locks do not exist here */
     }
     stop_thread(host);
-    if (store_is_idle(host->store) || !host->has_thread) {
-        while (store_poll(host->store)) {
-        }
+    while (!host->has_thread && store_poll(host->store)) {
     }
-    if (env_posix_env(host->posix)->executor->pending(env_posix_env(host->posix)->executor) == 0) {
+    if (host->env.executor->pending(host->env.executor) == 0) {
         store_close(host->store);
         free_host(host);
         return;

@@ -23,6 +23,14 @@ KVARVE_NODISCARD kvarve_status embedded_open(const char *directory,
                                              kvarve_progress progress, void *context,
                                              embedded **out, kvarve_error *err);
 
+/*
+ * The same in a world of the caller's, without any thread: jobs run when somebody waits. For tests
+ * in the simulated host; one thread only. The world outlives the host. `env` is borrowed.
+ */
+KVARVE_NODISCARD kvarve_status embedded_open_in(const kvarve_env *env, const char *directory,
+                                                const kvarve_store_options *options, embedded **out,
+                                                kvarve_error *err);
+
 /* Shut down and free; waits at most the io timeout for what is in flight. NULL is a no-op. In a
  * forked child it forgets the handle. */
 void embedded_close(embedded *host);

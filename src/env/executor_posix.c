@@ -2,12 +2,13 @@
  * executor_posix.c - jobs on a pool of threads and one thread for the index.
  *
  * Invariants:
- * X1  A pool thread takes READ before COPY before WRITE: loads wait for nobody, and copies are
- * short. X2  At most writes_max WRITE jobs run, one less than there are threads, so that a burst of
- * writes leaves a thread to reads. A pool of one has no such thread to leave. X3  Whoever takes a
- * job and leaves one that could be taken wakes another thread, and submit wakes one: no job waits
- * beside an idle thread that might run it. X4  INDEX jobs are run by one thread, first in, first
- * out.
+ * X1  A pool thread takes READ before COPY before WRITE: loads wait for nobody, copies are short.
+ * X2  At most writes_max WRITE jobs run, one less than there are threads, so that a burst of writes
+ *     leaves a thread to reads. A pool of one has no such thread to leave.
+ * X3  submit wakes one thread, and a thread sleeps only when there is nothing that it may take.
+ *     What X2 holds back is taken by the thread whose WRITE ends. So no job waits beside an idle
+ *     thread that may run it.
+ * X4  INDEX jobs are run by one thread, first in, first out.
  *
  * Locks: `mutex` is the innermost lock; run, done and notify are called without it.
  * Ownership: a job is the executor's between submit and done.
@@ -46,9 +47,6 @@ static void run_first(executor_posix *executor, kvarve_lane lane)
     kvarve_job *job = KVARVE_LIST_ITEM(link, kvarve_job, link);
 
     executor->writes_running += lane == KVARVE_LANE_WRITE;
-    if (lane != KVARVE_LANE_INDEX && next_pool_lane(executor) != KVARVE_LANE_INDEX) {
-        condition_signal_one(&executor->pool_work); /* X3 */
-    }
     mutex_unlock(&executor->mutex);
     job->run(job);
     mutex_lock(&executor->mutex);
@@ -113,7 +111,7 @@ static void posix_submit(kvarve_executor *base, kvarve_job *job)
     kvarve_list_append(&executor->queued[job->lane], &job->link);
     executor->pending++;
     condition_signal_one(job->lane == KVARVE_LANE_INDEX ? &executor->index_work
-                                                        : &executor->pool_work);
+                                                        : &executor->pool_work); /* X3 */
     mutex_unlock(&executor->mutex);
 }
 

@@ -3,8 +3,8 @@
  *
  * Invariants:
  * I1  Each turn of a loop either moves at least one byte or counts an interruption; both are
- * bounded, so no io can keep a caller here for ever. I2  The first error is the one reported;
- * clean-up after it is silent.
+ *     bounded, so no io can keep a caller here for ever.
+ * I2  The first error is the one reported; clean-up after it is silent.
  *
  * Threads: stateless; any thread.
  */

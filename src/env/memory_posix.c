@@ -3,11 +3,12 @@
  *
  * Invariants:
  * M1  The size never changes after create: the memfd is sealed against it, so no peer can make an
- * access fail by shrinking the file. M2  populate looks at the headroom before it takes anything:
- * the kernel does not refuse, it kills.
+ *     access fail by shrinking the file.
+ * M2  populate looks at the headroom before it takes anything: the kernel does not refuse, it
+ *     kills.
  *
- * A first touch page by page costs 11-14 us a page on virtual machines, populated at once about 1
- * us; so nobody should meet an unpopulated page on the hot path.
+ * A first touch page by page costs 11-14 us a page on virtual machines, populated at once about
+ * 1 us; so nobody should meet an unpopulated page on the hot path.
  *
  * Threads: stateless; any thread.
  */

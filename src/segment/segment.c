@@ -63,8 +63,11 @@ static bool read_decimal(const char **text, uint32_t *out)
 /* Exactly the names that segment_path makes. */
 static bool parse_name(const char *text, file_name *out)
 {
-    if (!read_decimal(&text, &out->slot_bytes) || *text++ != '-' ||
-        !read_decimal(&text, &out->number) || strncmp(text, ".seg", 4) != 0) {
+    if (!read_decimal(&text, &out->slot_bytes) || *text != '-') {
+        return false;
+    }
+    text++;
+    if (!read_decimal(&text, &out->number) || strncmp(text, ".seg", 4) != 0) {
         return false;
     }
     text += 4;

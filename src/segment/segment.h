@@ -2,14 +2,17 @@
  * segment.h - pages on flash: which slots are taken, and the jobs that write, read, sync and punch
  * them.
  *
- * Files  DIR/SLOTBYTES-NUMBER.seg (docs/format/segment.md): a header zone of 4 KiB blocks, then
- * slots of one size. A file is preallocated when it is made and its name synced before it counts.
- * State  Which slots and header blocks are taken is known in RAM only; at open everything is free
- * and the caller takes what its catalog names. This folder knows neither pages' keys nor who needs
- * them. Threads One caller at a time (the store's lock). I/O runs as jobs of the env's executor; a
- * request is owned by the caller and belongs to this folder from submit until its `done`, which is
- * called from executor poll. Failure A failed sync is final: the set turns failed
- * (segment_is_failed) and accepts no more writes and syncs; reads go on.
+ * Files    DIR/SLOTBYTES-NUMBER.seg (docs/format/segment.md): a header zone of 4 KiB blocks, then
+ *          slots of one size. A file is preallocated when it is made and its name synced before it
+ *          counts.
+ * State    Which slots and header blocks are taken is known in RAM only; at open everything is free
+ *          and the caller takes what its catalog names. This folder knows neither pages' keys nor
+ *          who needs them.
+ * Threads  One caller at a time (the store's lock). I/O runs as jobs of the env's executor; a
+ *          request is owned by the caller and belongs to this folder from submit until its `done`,
+ *          which is called from executor poll, never from inside a submit.
+ * Failure  A failed sync is final: the set turns failed (segment_is_failed) and accepts no more
+ *          writes and syncs (KVARVE_IO at once); reads go on.
  */
 #ifndef KVARVE_SEGMENT_SEGMENT_H
 #define KVARVE_SEGMENT_SEGMENT_H

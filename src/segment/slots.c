@@ -14,9 +14,9 @@
  * Ties go to the lowest file and slot, so that high files run empty and trim can remove them.
  *
  * Invariants
- *   I1  A bit is clear in `taken` exactly when the slot counts in free of its chunk, file and
- * class. I2  A reserve takes all that was asked for, or nothing: the counts say before the first
- * bit is set that there is enough.
+ *   I1  A bit is clear in `taken` exactly when its slot counts in `free` of chunk, file and class.
+ *   I2  A reserve takes all that was asked for, or nothing: the counts say before the first bit is
+ *       set that there is enough.
  *
  * Threads: one at a time. Nothing allocates.
  */
@@ -235,10 +235,25 @@ static page_place *give_long_runs(slot_chunk *chunk, uint32_t least, page_place 
     return out;
 }
 
+/* One sweep over the range for runs of `least` slots or more, while so many are wanted. */
+static page_place *sweep(chunk_range range, uint32_t least, page_place *out, const page_place *end)
+{
+    for (slot_chunk *chunk = range.from; chunk < range.to; chunk++) {
+        if ((size_t)(end - out) < least) {
+            break;
+        }
+        refresh(chunk);
+        if (chunk->longest >= least) {
+            out = give_long_runs(chunk, least, out, end);
+        }
+    }
+    return out;
+}
+
 /*
  * Fill out[count] from the range, which has that many free slots. While no run takes all that is
- * left, one sweep takes the runs that are more than half as long as the longest; so there are at
- * most 13 sweeps, however small the pieces are.
+ * left, a sweep takes the runs that are more than half as long as the longest; so there are at most
+ * 13 sweeps, however small the pieces are.
  */
 static void give_pieces(chunk_range range, size_t count, page_place *out)
 {
@@ -246,20 +261,13 @@ static void give_pieces(chunk_range range, size_t count, page_place *out)
 
     while (out < end) {
         slot_chunk *chunk = tightest(range, (size_t)(end - out));
-        uint32_t least;
 
         if (chunk != NULL) {
             out = give_tightest_run(chunk, (uint32_t)(end - out), out);
-            continue;
-        }
-        chunk = roomiest(range, 0);
-        KVARVE_ASSERT(chunk != NULL); /* I2 */
-        least = chunk->longest / 2 + 1;
-        for (chunk = range.from; chunk < range.to && (size_t)(end - out) >= least; chunk++) {
-            refresh(chunk);
-            if (chunk->longest >= least) {
-                out = give_long_runs(chunk, least, out, end);
-            }
+        } else {
+            chunk = roomiest(range, 0);
+            KVARVE_ASSERT(chunk != NULL); /* I2 */
+            out = sweep(range, chunk->longest / 2 + 1, out, end);
         }
     }
 }

@@ -54,11 +54,12 @@ static segment_file *take_anywhere(segment_set *set, bool has_slots, uint32_t bl
     for (uint32_t i = 0; i < set->file_count; i++) {
         segment_file *file = set->files[i];
 
-        if ((file->head.slot_count > 0) == has_slots) {
-            *out_block = take_run(file, blocks);
-            if (*out_block != 0) {
-                return file;
-            }
+        if ((file->head.slot_count > 0) != has_slots) {
+            continue;
+        }
+        *out_block = take_run(file, blocks);
+        if (*out_block != 0) {
+            return file;
         }
     }
     return NULL;

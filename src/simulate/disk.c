@@ -6,7 +6,7 @@
  * N2  A name that is neither seen nor durable does not exist.
  * N3  space.used is the sum of the seen blocks of all files with a seen reference.
  * N4  Each call counts its step before it looks at anything, so that a scenario reaches the same
- * steps under the same plan.
+ *     steps under the same plan.
  *
  * Threads: one at a time. Ownership: a file lives while a name or a descriptor refers to it.
  */

@@ -5,7 +5,8 @@
  * F1  Where the seen and the durable block differ, the block is in `dirty`.
  * F2  Seen bytes from seen_size on are zero.
  * F3  What is not durable yet is marked: written (may become old, new or garbage), punched (old or
- * zero), allocated (there or not). A block in `dirty` without marks falls back to what is durable.
+ *     zero), allocated (there or not). A block in `dirty` without marks falls back to what is
+ *     durable.
  *
  * A truncation needs no mark: when the size does not fall back to the durable one, everything from
  * low_size on was cut off in between.
