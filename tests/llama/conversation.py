@@ -17,7 +17,7 @@ A hook is a callable that takes a dict of values, or a Command with places for t
 
 With the stock hooks, which keep a copy of the file, everything here works without kvarve; running this file does that:
 
-    conversation.py [--model NAME] [--turns N] [--start N] [--chat] [--ingest COMMAND] [--emit COMMAND]
+    conversation.py [--model NAME] [--turns N] [--start N] [--turn N] [--chat] [--ingest COMMAND] [--emit COMMAND]
 """
 
 import argparse
@@ -160,6 +160,12 @@ class Conversation:
         self.turns.append(turn)
         return turn
 
+    def copy(self):
+        """The same conversation so far, to be continued in another way."""
+        other = Conversation(self.server, self.plan, self.slot, self.probabilities)
+        other.turns, other.messages, other.history = list(self.turns), list(self.messages), list(self.history)
+        return other
+
     def back(self, count):
         """The conversation as it was after count turns: the next question is a branch, or the same turn again."""
         del self.turns[count:]
@@ -211,19 +217,33 @@ class Conversation:
         return self.resume(emit, edition)
 
 
-def run(server, plan, ingest=None, emit=None, probabilities=0, each=None):
-    """The whole plan: start and turns. With hooks, the server dies after every turn. each(turn) is called as they come."""
+def run(server, plan, probabilities=0, each=None):
+    """The whole plan, uninterrupted: start and turns. each(turn) is called as they come."""
     conversation = Conversation(server, plan, probabilities=probabilities)
-    for index in range(plan.turns + 1):
-        revived = conversation.revive(emit) if emit and index else None
+    for _ in range(plan.turns + 1):
         turn = conversation.ask()
-        if revived:
-            turn.emit, turn.restored = revived, revived["restored"]
-        if ingest:
-            conversation.keep(ingest)
         if each:
             each(turn)
     return conversation
+
+
+def run_twice(server, plan, ingest, emit, probabilities=0, each=None):
+    """The plan uninterrupted, and the plan with a server that dies after every turn; the start is computed once, for both.
+    Returns both conversations. The server runs at the end, with the last turn in its slot and kept by ingest."""
+    plain = Conversation(server, plan, probabilities=probabilities)
+    plain.ask()
+    plain.keep(ingest)
+    revived = plain.copy()
+    for conversation in (plain, revived):
+        while len(conversation.turns) <= plan.turns:
+            came_back = conversation.revive(emit) if conversation is revived else None
+            turn = conversation.ask()
+            if came_back:
+                turn.emit, turn.restored = came_back, came_back["restored"]
+                conversation.keep(ingest)
+            if each:
+                each(turn)
+    return plain, revived
 
 
 def compare(plain, revived):
@@ -247,6 +267,7 @@ def options():
     parser.add_argument("--model", action="append", help="of tools/tiny_models.py; may be repeated")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--start", type=int, default=8000)
+    parser.add_argument("--turn", type=int, default=960)
     parser.add_argument("--chat", action="store_true", help="through the chat template")
     parser.add_argument("--ingest", type=Command, help="command line with {slot} and others; a copy when left out")
     parser.add_argument("--emit", type=Command)
@@ -254,17 +275,15 @@ def options():
 
 
 def check(program, model, path, chosen, folder):
-    plan = Plan(start=chosen.start, turns=chosen.turns, chat=chosen.chat or model == "thinking", thinking=model == "thinking")
+    plan = Plan(start=chosen.start, turns=chosen.turns, turn=chosen.turn, chat=chosen.chat or model == "thinking", thinking=model == "thinking")
     stock = StockStore(folder)
     ingest, emit = chosen.ingest or stock.ingest, chosen.emit or stock.emit
-    results = []
-    for hooks in ({}, {"ingest": ingest, "emit": emit}):
-        print(f"{model}, {'killed after every turn' if hooks else 'not interrupted'}")
-        begin = time.monotonic()
-        with Server(program, path, folder, MODEL_FLAGS.get(model, [])) as server:
-            results.append(run(server, plan, probabilities=PROBABILITIES, each=print_turn, **hooks))
-        print(f"  {time.monotonic() - begin:.1f} s")
-    return [f"{model}: {sentence}" for sentence in compare(*results)]
+    print(f"{model}: first not interrupted, then killed after every turn")
+    begin = time.monotonic()
+    with Server(program, path, folder, MODEL_FLAGS.get(model, [])) as server:
+        plain, revived = run_twice(server, plan, ingest, emit, PROBABILITIES, print_turn)
+    print(f"  {time.monotonic() - begin:.1f} s", flush=True)
+    return [f"{model}: {sentence}" for sentence in compare(plain, revived)]
 
 
 def main():

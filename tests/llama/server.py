@@ -4,6 +4,7 @@ The process is the caller's own child and is stopped by its pid alone. It runs w
 busy machine decode falls to a few tokens a second, and one thread gives the same logits every time.
 """
 
+import ctypes
 import http.client
 import json
 import os
@@ -15,6 +16,15 @@ import time
 READY_SECONDS = 60
 REQUEST_SECONDS = 600
 POLL_SECONDS = 0.02
+
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent():
+    """Also when a test is ended from outside, no server is left behind."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ServerError(Exception):
@@ -55,7 +65,8 @@ class Server:
             with open(self.log or os.devnull, "ab") as log:
                 environment = {**os.environ, **(self.environment or {})}
                 self.process = subprocess.Popen(
-                    self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                    self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                    preexec_fn=die_with_parent,
                 )
             if self._wait_until_ready():
                 return self
