@@ -138,6 +138,20 @@ static void test_damage__head_fields_out_of_range_are_refused(void **unused)
     }
 }
 
+/* How often the record of `used` bytes is refused with this count one less and one more. */
+static uint64_t count_refusals(size_t used, int count_at)
+{
+    const uint32_t count = load_u32(record_bytes + count_at);
+    uint64_t refused = 0;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        memcpy(exact_bytes, record_bytes, used);
+        store_u32(exact_bytes + count_at, count - 1 + 2 * i);
+        refused += decode_sealed(exact_bytes, used) == KVARVE_CORRUPT;
+    }
+    return refused;
+}
+
 static void test_damage__every_count_off_by_one_is_refused(void **unused)
 {
     static const int counts[] = {AT_NAMESPACE_COUNT,  AT_PAGE_COUNT, AT_SPAN_COUNT,
@@ -149,13 +163,7 @@ static void test_damage__every_count_off_by_one_is_refused(void **unused)
         const size_t used = encode_sample(seed * 77, 12);
 
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-            for (int difference = -1; difference <= 1; difference += 2) {
-                const uint32_t count = load_u32(record_bytes + counts[i]);
-
-                memcpy(exact_bytes, record_bytes, used);
-                store_u32(exact_bytes + counts[i], count + (uint32_t)difference);
-                refused += decode_sealed(exact_bytes, used) == KVARVE_CORRUPT;
-            }
+            refused += count_refusals(used, counts[i]);
         }
     }
     /* A shifted reading may make sense by chance, but not more than now and then. */
@@ -232,12 +240,7 @@ static void expect_fault(const one_each *sample, const char *fault)
     }
 }
 
-#define EXPECT_FAULT(change, fault)                                                                \
-    do {                                                                                           \
-        one_each_init(&sample);                                                                    \
-        change;                                                                                    \
-        expect_fault(&sample, fault);                                                              \
-    } while (0)
+#define EXPECT_FAULT(change, fault) (one_each_init(&sample), (change), expect_fault(&sample, fault))
 
 static void test_damage__facts_that_do_not_hold_are_named(void **unused)
 {

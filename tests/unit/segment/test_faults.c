@@ -295,8 +295,9 @@ static void test_faults__a_truncated_file_loses_only_what_is_cut(void **unused)
     set = sample_open(world);
     /* Slots begin behind the zone; the third page is cut in its middle. */
     size -= sample_count(set).slot_bytes_free;
-    assert_int_equal(
-        world_truncate(world, SAMPLE_FOLDER "/16384-1.seg", size + 2 * SAMPLE_SLOT + 4096), 0);
+    assert_int_equal(world_truncate(world, SAMPLE_FOLDER "/16384-1.seg",
+                                    size + UINT64_C(2) * SAMPLE_SLOT + 4096),
+                     0);
     segment_close(set);
     set = sample_open(world);
     make_parts(parts, places, read_back);

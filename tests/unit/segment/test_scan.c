@@ -161,9 +161,9 @@ static void test_scan__a_record_may_end_the_zone_but_not_pass_it(void **unused)
     seen = scan(set);
     assert_int_equal(seen.count, 1);
     /* The beginning of the same record, one block later. */
-    assert_int_equal(
-        world_overwrite(world, SAMPLE_FOLDER "/0-1.seg", (4097 - 255) * 4096, record_bytes, 4096),
-        0);
+    assert_int_equal(world_overwrite(world, SAMPLE_FOLDER "/0-1.seg", UINT64_C(4097 - 255) * 4096,
+                                     record_bytes, 4096),
+                     0);
     seen = scan(set);
     assert_int_equal(seen.count, 0);
     assert_int_equal(seen.torn, 1);

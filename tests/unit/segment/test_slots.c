@@ -127,15 +127,20 @@ static void free_slot(segment_set *set, uint32_t file, uint32_t slot)
     segment_free(set, (page_place){.segment = file, .slot = slot});
 }
 
-/* Free about one in `one_in` of the taken slots. */
+/* Free about one in `one_in` of the taken slots of a file. */
+static void free_some_of(segment_set *set, uint32_t file, uint64_t *random, uint64_t one_in)
+{
+    for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
+        if (truth.taken[file][slot] && world_next_random(random) % one_in == 0) {
+            free_slot(set, file, slot);
+        }
+    }
+}
+
 static void free_some(segment_set *set, uint64_t *random, uint64_t one_in)
 {
     for (uint32_t file = 1; file <= truth.file_count; file++) {
-        for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
-            if (truth.taken[file][slot] && world_next_random(random) % one_in == 0) {
-                free_slot(set, file, slot);
-            }
-        }
+        free_some_of(set, file, random, one_in);
     }
 }
 
@@ -309,20 +314,15 @@ static void mark_blocks(header_place place, uint8_t value)
     }
 }
 
-/* Whether some file has a run of `blocks` free blocks. */
-static bool has_blocks(const uint32_t *block_counts, uint32_t blocks)
+/* Whether the file has a run of `blocks` free blocks among its `count`. */
+static bool has_blocks(uint32_t file, uint32_t count, uint32_t blocks)
 {
-    for (uint32_t file = 1; file <= 2; file++) {
-        uint32_t run = 0;
+    uint32_t run = 0;
 
-        for (uint32_t block = 1; block < block_counts[file]; block++) {
-            run = block_owner[file][block] != 0 ? 0 : run + 1;
-            if (run == blocks) {
-                return true;
-            }
-        }
+    for (uint32_t block = 1; block < count && run < blocks; block++) {
+        run = block_owner[file][block] != 0 ? 0 : run + 1;
     }
-    return false;
+    return run == blocks;
 }
 
 static void learn_blocks(void *context, const segment_head *head)
@@ -357,7 +357,8 @@ static void churn_blocks(uint64_t seed)
             mark_blocks(place, 1);
             held[held_count++] = place;
         } else if (draw % 2 == 0) {
-            assert_false(has_blocks(block_counts, blocks));
+            assert_false(has_blocks(1, block_counts[1], blocks));
+            assert_false(has_blocks(2, block_counts[2], blocks));
             busy++;
         } else if (held_count > 0 && draw % 5 != 0) {
             const size_t at = (size_t)(draw >> 16) % held_count;
@@ -434,6 +435,29 @@ static void test_headers__places_outside_are_not_valid(void **unused)
 
 /* --- bits --- */
 
+/* The end of the bits at `at` and after it that are `value`. */
+static uint32_t end_of_bits(const uint8_t *bits, uint32_t at, uint32_t end, uint8_t value)
+{
+    while (at < end && bits[at] == value) {
+        at++;
+    }
+    return at;
+}
+
+static void check_runs(const uint64_t *words, const uint8_t *bits, uint32_t end)
+{
+    bitmap_run run = {0, 0};
+
+    for (uint32_t at = 0; at < end;) {
+        const uint32_t first = end_of_bits(bits, at, end, 1);
+
+        at = end_of_bits(bits, first, end, 0);
+        assert_int_equal(bitmap_next_run(words, NULL, run.at + run.count, end, &run), at > first);
+        assert_int_equal(run.count, at - first);
+        assert_true(at == first || run.at == first);
+    }
+}
+
 static void test_bitmap__runs_are_those_of_a_simple_loop(void **unused)
 {
     (void)unused;
@@ -441,8 +465,6 @@ static void test_bitmap__runs_are_those_of_a_simple_loop(void **unused)
         uint64_t random = seed;
         uint64_t words[4] = {0};
         uint8_t bits[256] = {0};
-        bitmap_run run = {0, 0};
-        const uint32_t end = 1 + (uint32_t)(world_next_random(&random) % 256);
 
         for (int i = 0; i < 12; i++) {
             const uint32_t at = (uint32_t)(world_next_random(&random) % 256);
@@ -452,22 +474,7 @@ static void test_bitmap__runs_are_those_of_a_simple_loop(void **unused)
             bitmap_fill(words, at, count, value);
             memset(bits + at, value, count);
         }
-        for (uint32_t at = 0; at < end;) {
-            uint32_t next = at;
-
-            while (next < end && bits[next] != 0) {
-                next++;
-            }
-            at = next;
-            while (next < end && bits[next] == 0) {
-                next++;
-            }
-            assert_int_equal(bitmap_next_run(words, NULL, run.at + run.count, end, &run),
-                             next > at);
-            assert_int_equal(run.count, next - at);
-            assert_true(next == at || run.at == at);
-            at = next;
-        }
+        check_runs(words, bits, 1 + (uint32_t)(world_next_random(&random) % 256));
     }
 }
 
