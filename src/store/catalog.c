@@ -172,7 +172,7 @@ store_space *catalog_space(store_machine *store, const uint8_t digest[32])
 /* --- pages --- */
 
 store_page *catalog_find_page(const store_space *space, const page_key *key, uint16_t rank,
-                        const page_digest *exact)
+                              const page_digest *exact)
 {
     kvarve_table_link *link = table_first(&space->store->pages, page_hash(key, rank));
 
@@ -300,7 +300,8 @@ void page_clear_damaged(store_page *page)
 
 /* --- spans --- */
 
-store_span *catalog_find_span(const store_space *space, const page_key *first_key, const store_span *last)
+store_span *catalog_find_span(const store_space *space, const page_key *first_key,
+                              const store_span *last)
 {
     kvarve_table_link *link =
         last == NULL ? table_first(&space->store->spans, table_mix(first_8(first_key->bytes)))
@@ -317,8 +318,8 @@ store_span *catalog_find_span(const store_space *space, const page_key *first_ke
     return NULL;
 }
 
-store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens, store_page *const *pages,
-                       uint32_t count)
+store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens,
+                             store_page *const *pages, uint32_t count)
 {
     store_span *made = kvarve_allocate(sizeof *made + count * sizeof(store_page *));
 
@@ -559,7 +560,8 @@ static uint64_t use_now(store_machine *store)
 
 store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_facts *facts)
 {
-    store_checkpoint *made = kvarve_allocate(sizeof *made + facts->page_count * sizeof(store_page *));
+    store_checkpoint *made =
+        kvarve_allocate(sizeof *made + facts->page_count * sizeof(store_page *));
     chunk_bucket *bucket = add_bucket(facts->space, facts->chain);
 
     if (made == NULL || bucket == NULL) {
@@ -597,7 +599,7 @@ store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_
 }
 
 static store_checkpoint *same_digest(const store_space *space, kvarve_table_link *link,
-                               const uint8_t token_digest[32])
+                                     const uint8_t token_digest[32])
 {
     for (; link != NULL; link = table_next(link)) {
         store_checkpoint *found = KVARVE_TABLE_ITEM(link, store_checkpoint, digest_link);
@@ -685,32 +687,14 @@ void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row)
     }
 }
 
-/* Room for one more in `*array` of items of `size`. False: no memory. */
-static bool grow_array(void **array, size_t *room, size_t count, size_t size)
-{
-    const size_t wanted = *room == 0 ? 64 : *room * 2;
-    void *larger;
-
-    if (count < *room) {
-        return true;
-    }
-    larger = kvarve_reallocate(*array, wanted * size);
-    if (larger == NULL) {
-        return false;
-    }
-    *array = larger;
-    *room = wanted;
-    return true;
-}
-
 /* Note for the index and for later records that this checkpoint is gone. False: no memory, nothing
  * was noted. */
 static bool note_drop(store_machine *store, const store_checkpoint *checkpoint)
 {
-    if (!grow_array((void **)&store->drops, &store->drop_room, store->drop_count,
-                    sizeof(index_drop)) ||
-        !grow_array((void **)&store->dead_recency, &store->dead_recency_room,
-                    store->dead_recency_count, sizeof(uint64_t)) ||
+    if (!catalog_grow((void **)&store->drops, &store->drop_room, store->drop_count,
+                      sizeof(index_drop)) ||
+        !catalog_grow((void **)&store->dead_recency, &store->dead_recency_room,
+                      store->dead_recency_count, sizeof(uint64_t)) ||
         catalog_add_tombstone(store, checkpoint->number, checkpoint->batch) == NULL) {
         return false;
     }
@@ -755,123 +739,4 @@ void catalog_drop(store_machine *store, store_checkpoint *checkpoint)
         drop_one(store, companion);
     }
     drop_one(store, checkpoint);
-}
-
-/* --- batches and tombstones --- */
-
-batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_place place)
-{
-    batch_row *made = kvarve_allocate(sizeof *made);
-
-    if (made == NULL) {
-        return NULL;
-    }
-    made->sequence = sequence;
-    made->place = place;
-    kvarve_list_init(&made->tombstones);
-    kvarve_list_append(&store->batches, &made->link);
-    return made;
-}
-
-tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of)
-{
-    tombstone *made = kvarve_allocate(sizeof *made);
-
-    if (made == NULL) {
-        return NULL;
-    }
-    made->checkpoint = checkpoint;
-    made->of = of;
-    kvarve_list_append(&of->tombstones, &made->link);
-    kvarve_list_append(&store->tombstones_pending, &made->pending_link);
-    return made;
-}
-
-void tombstone_set_carrier(tombstone *grave, batch_row *carrier)
-{
-    KVARVE_ASSERT(grave->carrier == NULL);
-    kvarve_list_remove(&grave->pending_link);
-    grave->carrier = carrier;
-    carrier->live++;
-}
-
-/* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of
- * recursion. */
-void batch_release(store_machine *store, batch_row *row)
-{
-    kvarve_list freed;
-    kvarve_link *link;
-
-    KVARVE_ASSERT(row->live > 0);
-    if (--row->live > 0) {
-        return;
-    }
-    kvarve_list_init(&freed);
-    kvarve_list_remove(&row->link);
-    kvarve_list_append(&freed, &row->link);
-    while ((link = kvarve_list_take_first(&freed)) != NULL) {
-        kvarve_link *grave;
-
-        row = KVARVE_LIST_ITEM(link, batch_row, link);
-        kvarve_list_append(&store->dead_batches, &row->link);
-        while ((grave = kvarve_list_take_first(&row->tombstones)) != NULL) {
-            tombstone *gone = KVARVE_LIST_ITEM(grave, tombstone, link);
-
-            kvarve_list_remove(&gone->pending_link);
-            if (gone->carrier != NULL && --gone->carrier->live == 0) {
-                kvarve_list_remove(&gone->carrier->link);
-                kvarve_list_append(&freed, &gone->carrier->link);
-            }
-            kvarve_release(gone);
-        }
-    }
-}
-
-/* --- limbo --- */
-
-void limbo_add_place(store_machine *store, page_place place, bool was_recorded)
-{
-    if (!was_recorded) {
-        segment_free(store->segments, place);
-        return;
-    }
-    if (!grow_array((void **)&store->limbo, &store->limbo_room, store->limbo_count,
-                    sizeof(limbo_place))) {
-        return; /* lost until the store is opened again */
-    }
-    store->limbo[store->limbo_count++] =
-        (limbo_place){.place = place, .generation = store->generation};
-}
-
-void limbo_add_header(store_machine *store, header_place place)
-{
-    if (place.segment == 0 || !grow_array((void **)&store->limbo_headers, &store->limbo_header_room,
-                                          store->limbo_header_count, sizeof(limbo_header))) {
-        return;
-    }
-    store->limbo_headers[store->limbo_header_count++] =
-        (limbo_header){.place = place, .generation = store->generation};
-}
-
-void limbo_settle(store_machine *store)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < store->limbo_count; i++) {
-        if (store->limbo[i].generation <= store->generation_done) {
-            segment_free(store->segments, store->limbo[i].place);
-        } else {
-            store->limbo[kept++] = store->limbo[i];
-        }
-    }
-    store->limbo_count = kept;
-    kept = 0;
-    for (size_t i = 0; i < store->limbo_header_count; i++) {
-        if (store->limbo_headers[i].generation <= store->generation_done) {
-            segment_free_header(store->segments, store->limbo_headers[i].place);
-        } else {
-            store->limbo_headers[kept++] = store->limbo_headers[i];
-        }
-    }
-    store->limbo_header_count = kept;
 }

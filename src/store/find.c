@@ -274,7 +274,8 @@ static void consider_points(find_search *search)
     const store_query *query = search->query;
 
     for (size_t i = query->point_count; i-- > 0;) {
-        store_checkpoint *found = catalog_first_at(search->name->spaces[0], query->points[i].digest);
+        store_checkpoint *found =
+            catalog_first_at(search->name->spaces[0], query->points[i].digest);
 
         for (; found != NULL; found = catalog_next_at(found)) {
             if (found->tokens == query->points[i].tokens && !consider(search, found)) {
@@ -545,10 +546,10 @@ kvarve_status store_find(store_namespace *name, const store_query *query,
 {
     find_hit few[8];
     find_search search = {.name = name,
-                     .query = query,
-                     .options = options,
-                     .hits = few,
-                     .hit_max = max == 0 ? 1 : max};
+                          .query = query,
+                          .options = options,
+                          .hits = few,
+                          .hit_max = max == 0 ? 1 : max};
     kvarve_status status = check_options(query, options, err);
     kvarve_miss miss;
 

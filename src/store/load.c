@@ -166,7 +166,8 @@ static kvarve_status allocate_loaded(loaded_batch *loaded, const batch *from, kv
     loaded->first_checkpoint = from->first_checkpoint;
     loaded->pages = kvarve_allocate_array(from->page_count + 1u, sizeof(store_page *));
     loaded->spans = kvarve_allocate_array(from->span_count + 1u, sizeof(store_span *));
-    loaded->checkpoints = kvarve_allocate_array(from->checkpoint_count + 1u, sizeof(store_checkpoint *));
+    loaded->checkpoints =
+        kvarve_allocate_array(from->checkpoint_count + 1u, sizeof(store_checkpoint *));
     loaded->companions = kvarve_allocate_array(from->checkpoint_count + 1u, sizeof(uint64_t));
     loaded->carried = kvarve_allocate_array(from->drop_count + 1u, sizeof(uint64_t));
     if (loaded->pages == NULL || loaded->spans == NULL || loaded->checkpoints == NULL ||

@@ -34,7 +34,7 @@ uint32_t store_put_refusal(const store_put *put)
     return put->refusal;
 }
 
-static void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status)
+void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status)
 {
     store_emit(put->store, kind, put->cookie, rank, status, put->refusal);
 }
@@ -101,18 +101,18 @@ static void free_put(store_put *put)
     kvarve_release(put);
 }
 
-static bool is_over(const store_put *put)
+bool put_is_over(const store_put *put)
 {
     return put->state == KVARVE_PUT_ABORTED || put->state == KVARVE_PUT_DURABLE ||
            put->state == KVARVE_PUT_PRESENT;
 }
 
-static void end_put(store_put *put, uint8_t state, uint8_t refusal)
+void put_end(store_put *put, uint8_t state, uint8_t refusal)
 {
     store_machine *store = put->store;
     const bool is_good = state != KVARVE_PUT_ABORTED;
 
-    KVARVE_ASSERT(!is_over(put));
+    KVARVE_ASSERT(!put_is_over(put));
     put->state = state;
     put->refusal = refusal;
     kvarve_list_remove(&put->queue);
@@ -134,7 +134,7 @@ static void end_put(store_put *put, uint8_t state, uint8_t refusal)
 }
 
 /* A published checkpoint whose bytes did not reach flash is taken back. */
-static void withdraw(store_put *put)
+void put_withdraw(store_put *put)
 {
     for (size_t i = 0; i < 2; i++) {
         store_checkpoint *published = put->parts[i].checkpoint;
@@ -156,15 +156,15 @@ static void withdraw(store_put *put)
 
 void store_put_abort(store_put *put, uint32_t refusal)
 {
-    if (is_over(put) || put->is_in_commit) {
+    if (put_is_over(put) || put->is_in_commit) {
         return;
     }
     if (put->state == KVARVE_PUT_READY && refusal != KVARVE_REFUSED_IO &&
         refusal != KVARVE_REFUSED_FAILED) {
         return; /* published: it goes its way */
     }
-    withdraw(put);
-    end_put(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
+    put_withdraw(put);
+    put_end(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
 }
 
 void store_put_release(store_put *put)
@@ -175,7 +175,7 @@ void store_put_release(store_put *put)
     put->is_released = true;
     put->cookie = 0;
     store_put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY */
-    if (is_over(put) && put->copies == 0 && put->page_count == 0) {
+    if (put_is_over(put) && put->copies == 0 && put->page_count == 0) {
         free_put(put);
     }
 }
@@ -183,7 +183,7 @@ void store_put_release(store_put *put)
 void put_copies_ended(store_put *put)
 {
     free_orphans(put);
-    if (put->is_released && is_over(put) && put->copies == 0 && put->walking == 0) {
+    if (put->is_released && put_is_over(put) && put->copies == 0 && put->walking == 0) {
         free_put(put);
     }
 }
@@ -193,7 +193,7 @@ void put_walk_ended(store_put *put)
     if (put->walking > 0) {
         return;
     }
-    if (!is_over(put)) {
+    if (!put_is_over(put)) {
         put_advance(put);
         return;
     }
@@ -204,8 +204,8 @@ void put_walk_ended(store_put *put)
 void put_fail_commit(store_put *put, uint32_t refusal)
 {
     put->is_in_commit = false;
-    withdraw(put);
-    end_put(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
+    put_withdraw(put);
+    put_end(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
 }
 
 void put_became_durable(store_put *put)
@@ -216,7 +216,7 @@ void put_became_durable(store_put *put)
             put->parts[i].checkpoint->is_queued = false;
         }
     }
-    end_put(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
+    put_end(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
 }
 
 void put_settle_awaited(store_machine *store)
@@ -227,13 +227,13 @@ void put_settle_awaited(store_machine *store)
         store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
 
         link = link->next;
-        if (put->awaited == NULL || is_over(put)) {
+        if (put->awaited == NULL || put_is_over(put)) {
             continue;
         }
         if (put->awaited->batch != NULL) {
-            end_put(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+            put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
         } else if (store->is_failed) {
-            end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
+            put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
         }
     }
 }
@@ -247,7 +247,7 @@ void put_settle_all(store_machine *store)
         store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
 
         link = link->next;
-        if (is_over(put) || put->deadline_ns > now) {
+        if (put_is_over(put) || put->deadline_ns > now) {
             continue;
         }
         put->deadline_ns = KVARVE_NEVER;
@@ -259,451 +259,11 @@ void put_settle_all(store_machine *store)
         } else if (put->state == KVARVE_PUT_WAITING) {
             store_put_abort(put, KVARVE_REFUSED_NO_ROOM_RAM);
         } else if (put->awaited != NULL) {
-            end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_DEADLINE);
+            put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_DEADLINE);
         } else {
             store_put_abort(put, KVARVE_REFUSED_DEADLINE);
         }
     }
-}
-
-/* --- room --- */
-
-static uint32_t slot_class(const store_page *page)
-{
-    const kvarve_group *group = &page->space->groups[page->group];
-    const uint32_t whole = segment_slot_bytes(group->page_bytes);
-    uint32_t bytes = KVARVE_IO_ALIGNMENT;
-
-    if ((group->flags & KVARVE_GROUP_VARIABLE) == 0) {
-        return whole;
-    }
-    while (bytes < page->size) {
-        bytes *= 2;
-    }
-    return (uint32_t)kvarve_min_u64(bytes, whole);
-}
-
-static bool needs_room(const store_put *put, const put_page *item)
-{
-    return item->page->owner == put && item->page->state == PAGE_COPYING &&
-           item->page->slot == ARENA_NONE;
-}
-
-static void give_room_back(store_put *put, size_t before)
-{
-    for (size_t i = 0; i < before; i++) {
-        store_page *page = put->pages[i]->page;
-
-        if (page->owner != put || page->state != PAGE_COPYING || !put->pages[i]->is_new_room) {
-            continue;
-        }
-        put->pages[i]->is_new_room = false;
-        if (page->slot != ARENA_NONE) {
-            (void)arena_drop(put->store->arena, page->slot);
-            page->slot = ARENA_NONE;
-        }
-        if (page->place.segment != 0) {
-            segment_free(put->store->segments, page->place);
-            page->place = (page_place){0};
-        }
-    }
-}
-
-static room_answer take_slots(store_put *put)
-{
-    store_machine *store = put->store;
-
-    for (size_t i = 0; i < put->page_count; i++) {
-        put_page *item = put->pages[i];
-        kvarve_status status;
-
-        if (!needs_room(put, item)) {
-            continue;
-        }
-        do {
-            status = arena_reserve(store->arena, item->page->size, &item->page->slot);
-        } while (status == KVARVE_BUSY && room_evict_ram(store));
-        if (status != KVARVE_OK) {
-            item->page->slot = ARENA_NONE;
-            return status == KVARVE_NO_SPACE ? ROOM_NEVER : ROOM_WAIT;
-        }
-        item->is_new_room = true;
-    }
-    return ROOM_YES;
-}
-
-static bool needs_place(const store_put *put, const put_page *item, uint32_t slot_bytes)
-{
-    return item->page->owner == put && item->page->state == PAGE_COPYING &&
-           item->page->place.segment == 0 &&
-           (slot_bytes == 0 || slot_class(item->page) == slot_bytes);
-}
-
-/* Places for all pages of one slot class. */
-static room_answer take_class(store_put *put, uint32_t slot_bytes)
-{
-    size_t count = 0;
-    size_t used = 0;
-    page_place *places;
-    room_answer answer;
-
-    for (size_t i = 0; i < put->page_count; i++) {
-        count += needs_place(put, put->pages[i], slot_bytes);
-    }
-    places = kvarve_allocate_array(count, sizeof *places);
-    if (places == NULL) {
-        return ROOM_WAIT;
-    }
-    answer = room_on_flash(put->store, slot_bytes, count, places);
-    for (size_t i = 0; i < put->page_count && answer == ROOM_YES; i++) {
-        if (needs_place(put, put->pages[i], slot_bytes)) {
-            put->pages[i]->page->place = places[used++];
-            put->pages[i]->page->id = 0;
-            put->pages[i]->is_new_room = true;
-        }
-    }
-    kvarve_release(places);
-    return answer;
-}
-
-static room_answer take_places(store_put *put)
-{
-    for (size_t i = 0; i < put->page_count; i++) {
-        if (needs_place(put, put->pages[i], 0)) {
-            const room_answer answer = take_class(put, slot_class(put->pages[i]->page));
-
-            if (answer != ROOM_YES) {
-                return answer;
-            }
-        }
-    }
-    return ROOM_YES;
-}
-
-/* Could the arena ever hold what this put copies at once? */
-static bool could_fit(const store_put *put)
-{
-    uint32_t *sizes =
-        put->page_count == 0 ? NULL : kvarve_allocate_array(put->page_count, sizeof *sizes);
-    size_t count = 0;
-    bool fits;
-
-    if (sizes == NULL) {
-        return true; /* the reservation will tell */
-    }
-    for (size_t i = 0; i < put->page_count; i++) {
-        if (needs_room(put, put->pages[i])) {
-            sizes[count++] = put->pages[i]->page->size;
-        }
-    }
-    fits = count == 0 || arena_could_hold(put->store->arena, sizes, count);
-    kvarve_release(sizes);
-    return fits;
-}
-
-static room_answer reserve_all(store_put *put, uint8_t *out_refusal)
-{
-    room_answer answer;
-
-    *out_refusal = KVARVE_REFUSED_TOO_LARGE;
-    if (!could_fit(put)) {
-        return ROOM_NEVER;
-    }
-    answer = take_slots(put);
-    if (answer == ROOM_YES) {
-        *out_refusal = KVARVE_REFUSED_NO_ROOM_FLASH;
-        answer = take_places(put);
-    }
-    if (answer != ROOM_YES) {
-        give_room_back(put, put->page_count);
-    }
-    for (size_t i = 0; i < put->page_count; i++) {
-        put->pages[i]->is_new_room = false;
-    }
-    return answer;
-}
-
-/* One attempt. True when the put needs no (more) waiting: it is STAGED, or aborted. */
-static bool try_room(store_put *put)
-{
-    uint8_t refusal;
-    const room_answer answer = reserve_all(put, &refusal);
-
-    if (answer == ROOM_WAIT) {
-        return false;
-    }
-    kvarve_list_remove(&put->queue);
-    if (answer == ROOM_NEVER) {
-        store_put_abort(put, refusal);
-        return true;
-    }
-    put->state = KVARVE_PUT_STAGED;
-    return true;
-}
-
-/* I2: in order of age, and no further than the first that must wait. */
-void put_give_room(store_machine *store)
-{
-    if (store->is_giving_room) {
-        return;
-    }
-    store->is_giving_room = true;
-    while (!kvarve_list_is_empty(&store->waiting_room)) {
-        store_put *put = KVARVE_LIST_ITEM(store->waiting_room.next, store_put, queue);
-
-        if (!try_room(put)) {
-            break;
-        }
-        if (put->state == KVARVE_PUT_STAGED) {
-            put_emit(put, KVARVE_EVENT_STAGED, 0, KVARVE_OK);
-            put_advance(put);
-        }
-    }
-    store->is_giving_room = false;
-}
-
-static void enter_waiting_room(store_put *put)
-{
-    kvarve_link *at = put->store->waiting_room.previous;
-
-    while (at != &put->store->waiting_room &&
-           KVARVE_LIST_ITEM(at, store_put, queue)->number > put->number) {
-        at = at->previous;
-    }
-    kvarve_list_remove(&put->queue);
-    kvarve_list_append(at->next, &put->queue); /* after `at` */
-    put->state = KVARVE_PUT_WAITING;
-}
-
-/* Stage what was listed, now or later. */
-static void stage(store_put *put)
-{
-    if (!kvarve_list_is_empty(&put->store->waiting_room) || !try_room(put)) {
-        enter_waiting_room(put);
-        commit_start(put->store); /* evictions want their transaction */
-    }
-}
-
-void put_take_over(put_page *item)
-{
-    store_put *put = item->put;
-    rank_state *rank = &put->ranks[item->copier];
-
-    if (rank->is_acked) {
-        rank->is_acked = false;
-        put->acked_count--;
-    }
-    if (item->page->slot == ARENA_NONE && put->state == KVARVE_PUT_STAGED) {
-        enter_waiting_room(put);
-    }
-    put_emit(put, KVARVE_EVENT_COPY_REQUESTED, item->copier, KVARVE_OK);
-}
-
-/* --- publishing --- */
-
-/* The span of the pages [from, to) of put->pages under part->chain: found or made. */
-static bool extend_chain(put_part *part, store_page **pages, uint32_t count, uint32_t tokens)
-{
-    store_span *found = NULL;
-
-    do {
-        found = catalog_find_span(part->space, &pages[0]->key, found);
-    } while (found != NULL && (found->parent != part->chain || found->page_count != count ||
-                               memcmp(found->pages, pages, count * sizeof(store_page *)) != 0));
-    if (found == NULL) {
-        found = catalog_add_span(part->space, part->chain, tokens, pages, count);
-    }
-    if (found == NULL) {
-        return false;
-    }
-    span_hold(found);
-    if (part->chain != NULL) {
-        span_unhold(part->chain);
-    }
-    part->chain = found;
-    return true;
-}
-
-static bool publish_spans(store_put *put, uint8_t space_index, store_page **scratch)
-{
-    put_part *part = &put->parts[space_index];
-    size_t i = 0;
-
-    while (i < put->page_count) {
-        const put_page *first = put->pages[i];
-        uint32_t count = 0;
-
-        if (first->space_index != space_index || !first->is_span) {
-            i++;
-            continue;
-        }
-        while (i < put->page_count && put->pages[i]->space_index == space_index &&
-               put->pages[i]->is_span && put->pages[i]->end == first->end) {
-            scratch[count++] = put->pages[i++]->page;
-        }
-        if (!extend_chain(part, scratch, count, first->end)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint32_t collect_own(const store_put *put, uint8_t space_index, store_page **scratch)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < put->page_count; i++) {
-        if (put->pages[i]->space_index == space_index && !put->pages[i]->is_span) {
-            scratch[count++] = put->pages[i]->page;
-        }
-    }
-    return count;
-}
-
-/* An exact checkpoint's id is made of its pages' identities: own ones, then spans from the last to
- * the first. */
-static void exact_id(const checkpoint_facts *facts, page_key *out)
-{
-    sha256_state state;
-
-    sha256_init(&state);
-    sha256_update(&state, "kvarve-exact-checkpoint-v1", 27);
-    sha256_update(&state, out->bytes, sizeof out->bytes);
-    for (uint32_t i = 0; i < facts->page_count; i++) {
-        sha256_update(&state, facts->pages[i]->key.bytes, sizeof(page_key));
-        sha256_update(&state, facts->pages[i]->digest.bytes, sizeof(page_digest));
-    }
-    for (const store_span *at = facts->span; at != NULL; at = at->parent) {
-        for (uint32_t i = 0; i < at->page_count; i++) {
-            sha256_update(&state, at->pages[i]->key.bytes, sizeof(page_key));
-            sha256_update(&state, at->pages[i]->digest.bytes, sizeof(page_digest));
-        }
-    }
-    sha256_final(&state, out->bytes);
-}
-
-static bool is_same_checkpoint(const store_checkpoint *stored, const checkpoint_facts *facts)
-{
-    return stored->kind == facts->kind && stored->draft_tokens == facts->draft_tokens &&
-           stored->span == facts->span && stored->page_count == facts->page_count &&
-           (facts->page_count == 0 ||
-            memcmp(stored->pages, facts->pages, facts->page_count * sizeof(store_page *)) == 0);
-}
-
-static bool publish_checkpoint(store_put *put, uint8_t space_index, store_page **scratch)
-{
-    put_part *part = &put->parts[space_index];
-    checkpoint_facts facts = {
-        .space = part->space,
-        .tail_hash = put->tail_hash,
-        .span = part->chain,
-        .created_s = put->store->env.clock->wall_s(put->store->env.clock),
-        .tokens = (uint32_t)put->tokens,
-        .draft_tokens = (uint32_t)put->draft_tokens,
-        .kind = put->kind,
-        .pages = scratch,
-        .page_count = collect_own(put, space_index, scratch),
-    };
-    store_checkpoint *stored = catalog_first_at(part->space, put->token_digest);
-
-    while (stored != NULL && !is_same_checkpoint(stored, &facts)) {
-        stored = catalog_next_at(stored);
-    }
-    if (stored != NULL) {
-        catalog_touch(stored);
-        part->checkpoint = stored;
-        part->is_present = true;
-        return true;
-    }
-    memcpy(facts.token_digest, put->token_digest, sizeof facts.token_digest);
-    memcpy(&facts.chain, put->chain_digest, sizeof facts.chain);
-    facts.id = checkpoint_id_of(&part->space->name, put->token_digest, put->tokens,
-                                (checkpoint_kind)put->kind, put->draft_tokens, NULL, 0);
-    if (part->space->is_exact) {
-        exact_id(&facts, &facts.id);
-    }
-    part->checkpoint = catalog_add_checkpoint(put->store, &facts);
-    if (part->checkpoint != NULL) {
-        part->checkpoint->is_queued = true;
-    }
-    return part->checkpoint != NULL;
-}
-
-static void pair_companions(store_put *put)
-{
-    store_checkpoint *base = put->parts[0].checkpoint;
-    store_checkpoint *draft = put->parts[1].checkpoint;
-
-    if (base != NULL && draft != NULL && base->companion == NULL && draft->companion == NULL) {
-        base->companion = draft;
-        draft->companion = base;
-        draft->is_companion = true;
-    }
-}
-
-/* Known content after all: does any part wait for a commit? */
-static void remember_id(store_put *put)
-{
-    if (put->parts[0].checkpoint != NULL) {
-        put->id = put->parts[0].checkpoint->id;
-        put->has_id = true;
-    }
-}
-
-static void settle_present(store_put *put)
-{
-    remember_id(put);
-    for (size_t i = 0; i < 2; i++) {
-        store_checkpoint *stored = put->parts[i].checkpoint;
-
-        if (stored != NULL && stored->batch == NULL) {
-            put->awaited = stored;
-            stored->leases++;
-            put->state = KVARVE_PUT_READY;
-            return;
-        }
-    }
-    end_put(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
-}
-
-/* Anything that a commit has to record: a new checkpoint, or repaired pages of a known one. */
-static bool has_work_for_commit(const store_put *put)
-{
-    for (size_t i = 0; i < put->page_count; i++) {
-        const store_page *page = put->pages[i]->page;
-
-        if ((page->batch == NULL || page->id == 0) && page->references > 0) {
-            return true;
-        }
-    }
-    return (put->parts[0].checkpoint != NULL && !put->parts[0].is_present) ||
-           (put->parts[1].checkpoint != NULL && !put->parts[1].is_present);
-}
-
-static void publish(store_put *put)
-{
-    store_page **scratch = kvarve_allocate_array(put->page_count + 1, sizeof(store_page *));
-    bool is_done = scratch != NULL;
-
-    for (uint8_t i = 0; i < 2 && is_done; i++) {
-        if (put->parts[i].space != NULL) {
-            is_done = publish_spans(put, i, scratch) && publish_checkpoint(put, i, scratch);
-        }
-    }
-    kvarve_release(scratch);
-    if (!is_done) {
-        withdraw(put);
-        end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_LIMIT);
-        return;
-    }
-    pair_companions(put);
-    if (!has_work_for_commit(put)) {
-        settle_present(put);
-        return;
-    }
-    remember_id(put);
-    put->state = KVARVE_PUT_READY; /* I3 */
-    put_emit(put, KVARVE_EVENT_READY, 0, KVARVE_OK);
 }
 
 static void tell_sources(store_put *put)
@@ -727,7 +287,7 @@ void put_advance(store_put *put)
 {
     store_machine *store = put->store;
 
-    if (is_over(put) || put->walking > 0) {
+    if (put_is_over(put) || put->walking > 0) {
         return;
     }
     if (put->cookie != 0) {
@@ -735,7 +295,7 @@ void put_advance(store_put *put)
     }
     if (put->state == KVARVE_PUT_STAGED && !put->is_open && put->unsealed == 0 &&
         is_acked_by_all(put)) {
-        publish(put);
+        put_publish(put);
     }
     if (put->state == KVARVE_PUT_READY && put->awaited == NULL && put->unwritten == 0 &&
         !put->is_in_commit && put->queue.next == &put->queue) {
@@ -919,7 +479,7 @@ static kvarve_status list_and_stage(store_put *put, const kvarve_prefix *prefix,
         put->ranks[rank].is_told = false;
     }
     put->acked_count = 0;
-    stage(put);
+    put_stage(put);
     return KVARVE_OK;
 }
 
@@ -928,7 +488,7 @@ static kvarve_status discard(store_put *put, kvarve_status status)
 {
     put->is_released = true;
     put->cookie = 0;
-    end_put(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_CALLER);
+    put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_CALLER);
     return status;
 }
 
@@ -957,13 +517,13 @@ kvarve_status store_put_begin(store_namespace *name, const kvarve_prefix *prefix
             return discard(put, status);
         }
         if (is_present(put)) {
-            settle_present(put);
+            put_settle_present(put);
             *out = put;
             return KVARVE_OK;
         }
     }
     if (refusal != KVARVE_REFUSED_NOT) {
-        end_put(put, KVARVE_PUT_ABORTED, refusal);
+        put_end(put, KVARVE_PUT_ABORTED, refusal);
     } else if (!is_open) {
         status = list_and_stage(put, prefix, 0, put->tokens, true, err);
         if (status != KVARVE_OK) {
@@ -978,7 +538,7 @@ kvarve_status store_put_begin(store_namespace *name, const kvarve_prefix *prefix
 
 static kvarve_status check_open(const store_put *put, kvarve_error *err)
 {
-    if (is_over(put)) {
+    if (put_is_over(put)) {
         return KVARVE_MISS;
     }
     if (!put->is_open) {

@@ -584,7 +584,8 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
 }
 
 /* Is this checkpoint, stored under the put's tokens, what the put is about to store? */
-static bool is_same_content(const store_put *put, uint8_t space_index, const store_checkpoint *candidate)
+static bool is_same_content(const store_put *put, uint8_t space_index,
+                            const store_checkpoint *candidate)
 {
     const listing list = {.put = (store_put *)(uintptr_t)put,
                           .part = (put_part *)(uintptr_t)&put->parts[space_index],
@@ -621,7 +622,8 @@ static bool is_same_content(const store_put *put, uint8_t space_index, const sto
 
 store_checkpoint *put_find_present(const store_put *put, uint8_t space_index)
 {
-    store_checkpoint *candidate = catalog_first_at(put->parts[space_index].space, put->token_digest);
+    store_checkpoint *candidate =
+        catalog_first_at(put->parts[space_index].space, put->token_digest);
 
     while (candidate != NULL && !is_same_content(put, space_index, candidate)) {
         candidate = catalog_next_at(candidate);

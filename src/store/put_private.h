@@ -29,6 +29,20 @@ void put_flush(store_machine *store);
 void put_abandon_page(put_page *item);
 
 /* put.c */
+bool put_is_over(const store_put *put);
+void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status);
+void put_end(store_put *put, uint8_t state,
+             uint8_t refusal);     /* may free it, if the caller let go */
+void put_withdraw(store_put *put); /* take a published checkpoint back whose bytes were lost */
+
+/* put_room.c */
+void put_stage(store_put *put); /* reserve room for what was listed, now or later */
+
+/* put_publish.c */
+void put_publish(store_put *put);
+void put_settle_present(store_put *put); /* known content: PRESENT, once that is durable */
+
+/* put.c: steps */
 void put_copies_ended(store_put *put); /* one copy outside the lock less */
 void put_walk_ended(store_put *put);   /* a loop over its pages is over */
 void put_take_over(put_page *item); /* its put owns the page now: find room, ask the rank to copy */

@@ -16,12 +16,6 @@
 #include "base/fail.h"
 #include "store/put_private.h"
 
-static bool is_over(const store_put *put)
-{
-    return put->state == KVARVE_PUT_ABORTED || put->state == KVARVE_PUT_DURABLE ||
-           put->state == KVARVE_PUT_PRESENT;
-}
-
 static kvarve_status check_rank(const store_put *put, uint32_t rank, kvarve_error *err)
 {
     const uint32_t ranks = put->parts[0].space->rank_count;
@@ -152,7 +146,7 @@ kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group
         return kvarve_fail(err, KVARVE_INVALID, "put: group %u: 0 .. %u", group,
                            put->name->group_count - 1);
     }
-    if (is_over(put) || is_in_chain(put, group, position)) {
+    if (put_is_over(put) || is_in_chain(put, group, position)) {
         describe_known(put, group, position, out);
         return KVARVE_OK;
     }
@@ -189,7 +183,7 @@ void store_put_copy_end(store_put *put, const store_target *target, const page_d
     }
     KVARVE_ASSERT(put->copies > 0);
     put->copies--;
-    if (!is_over(put) && page->owner == put && page->state == PAGE_COPYING && digest != NULL) {
+    if (!put_is_over(put) && page->owner == put && page->state == PAGE_COPYING && digest != NULL) {
         if (!page->space->is_exact) {
             page->digest = *digest;
         }
@@ -246,7 +240,7 @@ static void fill_pages(store_put *put, uint32_t rank, const kvarve_page_digest *
                        size_t count)
 {
     put->walking++;
-    for (size_t i = 0; i < put->page_count && !is_over(put); i++) {
+    for (size_t i = 0; i < put->page_count && !put_is_over(put); i++) {
         put_page *item = put->pages[i];
 
         if (concerns(item, rank) && is_to_copy(item)) {
@@ -269,7 +263,7 @@ kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_dig
     if (status != KVARVE_OK) {
         return status;
     }
-    if (is_over(put) || put->state == KVARVE_PUT_READY) {
+    if (put_is_over(put) || put->state == KVARVE_PUT_READY) {
         return put->state == KVARVE_PUT_ABORTED ? KVARVE_MISS : KVARVE_OK;
     }
     if (put->state == KVARVE_PUT_WAITING) {
@@ -284,7 +278,7 @@ kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_dig
     }
     fill_pages(put, rank, sorted, count);
     kvarve_release(sorted);
-    if (!is_over(put)) {
+    if (!put_is_over(put)) {
         put->ranks[rank].is_acked = true;
         put->acked_count++;
     }

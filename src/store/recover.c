@@ -34,8 +34,8 @@
 #define DOCUMENTS_MAX      65536u
 #define JUMP_BITS          24 /* I2 */
 
-static kvarve_status path_of(const store_machine *store, const char *name, char out[KVARVE_PATH_MAX],
-                             kvarve_error *err)
+static kvarve_status path_of(const store_machine *store, const char *name,
+                             char out[KVARVE_PATH_MAX], kvarve_error *err)
 {
     if (io_join_path(out, KVARVE_PATH_MAX, store->directory, name) != 0) {
         return kvarve_fail(err, KVARVE_INVALID, "store %s: the path is too long", store->directory);
@@ -125,8 +125,8 @@ static kvarve_status take_lock(store_machine *store, kvarve_error *err)
 
 /* --- identity --- */
 
-static kvarve_status write_store_file(store_machine *store, const store_file *file, const char *path,
-                                      kvarve_error *err)
+static kvarve_status write_store_file(store_machine *store, const store_file *file,
+                                      const char *path, kvarve_error *err)
 {
     char text[STORE_FILE_SIZE_MAX];
     const size_t size = store_file_encode(file, text);

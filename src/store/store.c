@@ -25,8 +25,8 @@ uint64_t deadline_after(const store_machine *store, uint32_t timeout_ms)
     return wait == KVARVE_NO_TIMEOUT ? KVARVE_NEVER : store_now(store) + wait * KVARVE_NS_PER_MS;
 }
 
-void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank, kvarve_status status,
-                uint32_t reason)
+void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank,
+                kvarve_status status, uint32_t reason)
 {
     const kvarve_event event = {
         .kind = kind, .rank = rank, .status = status, .reason = reason, .cookie = cookie};
@@ -79,8 +79,8 @@ static void free_store(store_machine *store)
 }
 
 kvarve_status store_open(const kvarve_env *env, const char *directory,
-                         const kvarve_store_options *options, const store_sink *sink, store_machine **out,
-                         kvarve_error *err)
+                         const kvarve_store_options *options, const store_sink *sink,
+                         store_machine **out, kvarve_error *err)
 {
     store_machine *made = kvarve_allocate(sizeof *made);
     kvarve_status status;

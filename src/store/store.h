@@ -45,7 +45,8 @@ typedef struct store_sink {
  */
 KVARVE_NODISCARD kvarve_status store_open(const kvarve_env *env, const char *directory,
                                           const kvarve_store_options *options,
-                                          const store_sink *sink, store_machine **out, kvarve_error *err);
+                                          const store_sink *sink, store_machine **out,
+                                          kvarve_error *err);
 
 bool store_is_opening(const store_machine *store);
 
@@ -202,7 +203,8 @@ void store_statistics(const store_machine *store, kvarve_statistics *out);
 /* Visit checkpoints, most recently used first. */
 typedef bool (*store_visit)(void *context, const kvarve_checkpoint_info *info);
 void store_each(store_machine *store, store_visit visit, void *context);
-KVARVE_NODISCARD kvarve_status store_drop(store_machine *store, const uint8_t id[32], kvarve_error *err);
+KVARVE_NODISCARD kvarve_status store_drop(store_machine *store, const uint8_t id[32],
+                                          kvarve_error *err);
 
 /* True when every drop is durable (or the store failed). */
 bool store_is_settled(const store_machine *store);
@@ -218,6 +220,7 @@ bool store_verify_progress(const store_machine *store, kvarve_verify_result *out
 
 /* Give free space back to the file system. KVARVE_BUSY: running. */
 KVARVE_NODISCARD kvarve_status store_trim_begin(store_machine *store, kvarve_error *err);
-bool store_trim_progress(const store_machine *store, uint64_t *out_bytes, kvarve_status *out_status);
+bool store_trim_progress(const store_machine *store, uint64_t *out_bytes,
+                         kvarve_status *out_status);
 
 #endif

@@ -81,8 +81,8 @@ struct store_space {
 
 struct store_namespace {
     store_machine *store;
-    uint32_t references; /* the caller's, puts and leases */
-    store_space *spaces[2];    /* [1]: the companion with the optional groups, or NULL */
+    uint32_t references;    /* the caller's, puts and leases */
+    store_space *spaces[2]; /* [1]: the companion with the optional groups, or NULL */
     uint32_t group_count;
     kvarve_group groups[KVARVE_GROUPS_MAX];  /* as the caller numbers them */
     uint8_t space_of[KVARVE_GROUPS_MAX];     /* caller's group -> spaces[] */
@@ -163,7 +163,7 @@ struct store_checkpoint {
     uint64_t number;
     batch_row *batch; /* NULL: not durable */
     store_span *span;
-    uint64_t parent;       /* number, 0: none */
+    uint64_t parent;             /* number, 0: none */
     store_checkpoint *companion; /* both name each other */
     int64_t created_s;
     uint64_t used; /* store.use_clock at its last use */
@@ -261,7 +261,7 @@ struct store_put {
     size_t unwritten;
     rank_state *ranks;
     uint32_t walking;            /* a loop over pages runs: an abort lets go of them afterwards */
-    store_checkpoint *awaited;         /* an equal one in flight: PRESENT when that is durable; leased */
+    store_checkpoint *awaited;   /* an equal one in flight: PRESENT when that is durable; leased */
     uint64_t *sizes;             /* of variable groups: [rank * group_count + group], or NULL */
     kvarve_page_digest *digests; /* exact: sorted by rank, group, position */
     size_t digest_count;
@@ -334,7 +334,7 @@ struct store_machine {
     size_t put_count;
     size_t lease_count;
 
-    store_commit *commit;           /* the one in flight, or NULL */
+    store_commit *commit;     /* the one in flight, or NULL */
     uint64_t generation;      /* of the next transaction */
     uint64_t generation_done; /* all up to this one are durable */
     limbo_place *limbo;
@@ -377,25 +377,28 @@ struct store_machine {
 
 /* store.c */
 uint64_t store_now(const store_machine *store);
-void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank, kvarve_status status,
-                uint32_t reason);
+void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank,
+                kvarve_status status, uint32_t reason);
 void store_fail(store_machine *store);
 uint64_t deadline_after(const store_machine *store, uint32_t timeout_ms);
 
 /* catalog.c: objects and their counts. Nothing here submits work. */
 kvarve_status catalog_init(store_machine *store, kvarve_error *err);
 void catalog_deinit(store_machine *store);
-store_space *catalog_space(store_machine *store, const uint8_t digest[32]); /* found or made; NULL: no memory */
+store_space *catalog_space(store_machine *store,
+                           const uint8_t digest[32]); /* found or made; NULL: no memory */
 store_space *catalog_find_space(const store_machine *store, const uint8_t digest[32]);
 store_page *catalog_find_page(const store_space *space, const page_key *key, uint16_t rank,
-                        const page_digest *exact);
-store_page *catalog_add_page(store_space *space, const page_key *key,
-                       uint16_t rank); /* state and rest are the caller's to set; NULL: no memory */
-store_span *catalog_find_span(const store_space *space, const page_key *first_key,
-                        const store_span *last); /* newest first; last: the one before, or NULL */
+                              const page_digest *exact);
+store_page *
+catalog_add_page(store_space *space, const page_key *key,
+                 uint16_t rank); /* state and rest are the caller's to set; NULL: no memory */
+store_span *
+catalog_find_span(const store_space *space, const page_key *first_key,
+                  const store_span *last); /* newest first; last: the one before, or NULL */
 /* Make a span of held or referenced pages under `parent`. NULL: no memory. */
-store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens, store_page *const *pages,
-                       uint32_t count);
+store_span *catalog_add_span(store_space *space, store_span *parent, uint32_t tokens,
+                             store_page *const *pages, uint32_t count);
 /* Make a checkpoint and enter it in every table. NULL: no memory. */
 typedef struct checkpoint_facts {
     store_space *space;
@@ -414,7 +417,8 @@ typedef struct checkpoint_facts {
     uint32_t page_count;
 } checkpoint_facts;
 store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_facts *facts);
-store_checkpoint *catalog_first_at(const store_space *space, const uint8_t token_digest[32]); /* newest first */
+store_checkpoint *catalog_first_at(const store_space *space,
+                                   const uint8_t token_digest[32]); /* newest first */
 store_checkpoint *catalog_next_at(const store_checkpoint *at);
 store_checkpoint *catalog_by_id(const store_machine *store, const uint8_t id[32]);
 chunk_bucket *catalog_bucket(const store_space *space, uint64_t chain);
@@ -441,6 +445,9 @@ void catalog_drop(store_machine *store, store_checkpoint *checkpoint);
 void page_set_batch(store_page *page, batch_row *row);
 void span_set_batch(store_span *span, batch_row *row);
 void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row);
+/* batches.c */
+/* Room for one more in `*array` of items of `size`. False: no memory. */
+bool catalog_grow(void **array, size_t *room, size_t count, size_t size);
 batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_place place);
 void batch_release(store_machine *store, batch_row *row); /* one live item less */
 tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of);
@@ -472,23 +479,24 @@ void space_release(store_space *space);
 
 /* put.c */
 void put_settle_all(store_machine *store); /* deadlines */
-void put_page_changed(store_page *page); /* sealed, written or lost: tell its watchers */
+void put_page_changed(store_page *page);   /* sealed, written or lost: tell its watchers */
 void put_give_room(store_machine *store);  /* waiting puts try again */
 void put_became_durable(store_put *put);
 void put_fail_commit(store_put *put, uint32_t refusal);
-void put_settle_awaited(store_machine *store); /* after a commit: puts that wait for an equal checkpoint */
+void put_settle_awaited(
+    store_machine *store); /* after a commit: puts that wait for an equal checkpoint */
 
 /* find.c */
 store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *prefix, uint64_t max);
 
 /* room.c: arena and flash space, eviction */
 typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
-bool room_evict_ram(store_machine *store);   /* one page out of the arena; false: nothing to evict */
+bool room_evict_ram(store_machine *store); /* one page out of the arena; false: nothing to evict */
 void room_page_resident(store_page *page); /* its evictability may have changed */
 void page_drop_slot(store_page *page);
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out);
 bool room_grow(store_machine *store, uint32_t slot_bytes,
-               size_t count); /* submit a new file; false: no room for one */
+               size_t count);         /* submit a new file; false: no room for one */
 bool room_trim(store_machine *store); /* submit; false: no memory */
 void room_limit_checkpoints(store_machine *store);
 uint64_t room_flash_used(const store_machine *store);

@@ -253,9 +253,11 @@ static void settle_slot(verify_run *run, const verify_slot *slot)
     }
 }
 
-/* Let go of the window's pages, judged or not. */
+/* Let go of the window's pages, judged or not. What was dropped meanwhile goes now. */
 static void empty_window(verify_run *run, bool is_judged)
 {
+    const size_t before = run->store->limbo_count;
+
     for (size_t i = 0; i < run->request.part_count; i++) {
         verify_slot *slot = &run->slots[i];
 
@@ -266,6 +268,9 @@ static void empty_window(verify_run *run, bool is_judged)
     }
     run->request.part_count = 0;
     run->phase = VERIFY_NEXT;
+    if (run->store->limbo_count > before) {
+        run->store->wants_transaction = true;
+    }
 }
 
 /* --- jobs --- */
