@@ -26,12 +26,13 @@ KVARVE_NODISCARD kvarve_status env_posix_start(const env_posix_options *options,
 /* The world; borrowed until stop. */
 const kvarve_env *env_posix_env(env_posix *posix);
 
-/* Run what was submitted, join the threads, free. Jobs not yet polled never get their done. NULL is
- * a no-op. */
+/*
+ * Run what was submitted, join the threads, free. Jobs not yet polled never get their done.
+ * NULL is a no-op.
+ */
 void env_posix_stop(env_posix *posix);
 
-/* Parts that need no thread, for tools: the real io, clock, random and memory. Static, never NULL.
- */
+/* Parts that need no thread, for tools. Static, never NULL. */
 kvarve_io *io_posix(void);
 kvarve_clock *clock_posix(void);
 kvarve_random *random_posix(void);

@@ -1,17 +1,16 @@
 /*
  * executor.h - work that runs beside the store: disk calls, digests, copies, SQLite.
  *
- * A job is owned by whoever embeds it. submit hands it over; `run` is called on some thread of the
- * executor, once; afterwards `done` is called, once, from executor_poll on the caller's thread, and
+ * A job is owned by whoever embeds it. submit hands it over; `run` is called on some thread of
+ * the executor, once; afterwards `done` is called, once, from poll on the caller's thread, and
  * from then on the job is its owner's again. The store only submits and polls; it never waits. In
  * the simulator the same jobs run one at a time, in an order drawn from the seed, inside poll.
  *
- * Lanes  READ goes before WRITE in the pool, and WRITE never takes the last thread of a pool of two
- * or more. COPY is processor work in the same pool. INDEX runs on one thread of its own, strictly
- * in order of submission.
- *
+ * Lanes    READ goes before COPY before WRITE in the pool, and WRITE never takes the last thread
+ *          of a pool of two or more. COPY is short work of the processor. INDEX runs on one
+ *          thread of its own, strictly in order of submission.
  * Threads  submit and poll are called under the store's lock (one caller at a time), `run` of
- * several jobs at once. Nothing is cancelled: a job that was submitted is run.
+ *          several jobs at once. Nothing is cancelled: a job that was submitted is run.
  */
 #ifndef KVARVE_ENV_EXECUTOR_H
 #define KVARVE_ENV_EXECUTOR_H
@@ -34,9 +33,10 @@ typedef enum kvarve_lane {
 typedef struct kvarve_job {
     kvarve_link link; /* the executor's while submitted */
     kvarve_lane lane;
-    void (*run)(struct kvarve_job *job); /* no store lock held; touches only what the job owns */
-    void (*done)(struct kvarve_job
-                     *job); /* in poll, under the store's lock; may submit and may free the job */
+    /* No store lock is held; touches only what the job owns. */
+    void (*run)(struct kvarve_job *job);
+    /* In poll, under the store's lock; may submit and may free the job. */
+    void (*done)(struct kvarve_job *job);
 } kvarve_job;
 
 typedef struct kvarve_executor kvarve_executor;

@@ -33,8 +33,7 @@ typedef struct executor_posix {
     bool has_index;
 } executor_posix;
 
-/* Start `pool_threads` (1 .. EXECUTOR_POOL_MAX) and the index thread. 0 or -errno, then nothing
- * runs. */
+/* Start 1 .. EXECUTOR_POOL_MAX threads and the index thread. 0, or -errno and nothing runs. */
 int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
                          void (*notify)(void *context), void *notify_context);
 

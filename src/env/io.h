@@ -10,7 +10,7 @@
  *             rename, or removed by unlink is durable after sync_directory of its directory. A
  *             failed sync means that the data is lost: never sync again and hope.
  * Alignment   A descriptor opened with KVARVE_OPEN_DIRECT needs memory, offset and size in
- * multiples of KVARVE_IO_ALIGNMENT.
+ *             multiples of KVARVE_IO_ALIGNMENT.
  */
 #ifndef KVARVE_ENV_IO_H
 #define KVARVE_ENV_IO_H

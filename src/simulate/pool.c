@@ -11,7 +11,7 @@
 #include "base/assert.h"
 
 #define SLAB_SIZE          ((size_t)1 << 20)
-#define TRIES              64 /* a test's hook may fail some allocations; ours are not what it is after */
+#define TRIES              64 /* a test's hook may fail some; ours are not what it is after */
 #define SMALL_MAX          ((size_t)POOL_SMALL_UNIT * POOL_SMALL_COUNT)
 #define SLAB_HEAD          64 /* keeps pieces aligned */
 #define PIECE_ALIGN        POOL_SMALL_UNIT

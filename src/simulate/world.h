@@ -2,20 +2,24 @@
  * world.h - a whole simulated host: disk with power cuts, clock, random, memory, executor.
  *
  * Use     world_create, world_set_plan, open the store on world_env, run the scenario,
- * world_restart, open again, check. From a snapshot of a prepared store a plan costs what it
- * touches, not what the store holds. world_reserve first, where a test counts allocations or makes
- * them fail. tests/unit/simulate/test_sweep.c is the pattern of a sweep. Steps   Each io call but
- * close is a step. The steps that `fault_ops` and `fault_path` match are counted from 0;
- * `fault_step` names the one that fails. Calls that change the disk are also counted as changes;
- * `cut_change` names the one at which the power goes (a cut at any other call would be the same as
- * one at the change after it). That call may still take effect, unsynced. From then on each io call
- * returns -EIO, so the code under test unwinds by itself and its answers are to be ignored. Cut
- * world_restart decides by the plan's seed which unsynced effects reached the disk: bytes  each
- * unsynced written sector is old, new or garbage; for each file one of four moods is drawn: any
- * mixture, all new, all old, new with a few torn holes  each sector of an unsynced punch is old or
- * zero sizes  the old one, the new one, or the smallest in between names  each unsynced create,
- * unlink and make_directory happened or did not; a rename happened for both of its names or for
- * none Synced bytes, sizes and names always stay. sync makes bytes and size durable, never a name.
+ *         world_restart, open again, check. From a snapshot of a prepared store a plan costs what
+ *         it touches, not what the store holds. world_reserve first, where a test counts
+ *         allocations or makes them fail. tests/unit/simulate/test_sweep.c shows a whole sweep.
+ * Steps   Each io call but close is a step. The steps that `fault_ops` and `fault_path` match are
+ *         counted from 0; `fault_step` names the one that fails. Calls that change the disk are
+ *         also counted as changes; `cut_change` names the one at which the power goes (a cut at
+ *         any other call would be the same as one at the change after it). That call may still
+ *         take effect, unsynced. From then on each io call returns -EIO, so the code under test
+ *         unwinds by itself and its answers are to be ignored.
+ * Cut     world_restart decides by the plan's seed which unsynced effects reached the disk:
+ *           bytes  each unsynced written sector is old, new or garbage; for each file one of
+ *                  four moods is drawn: any mixture, all new, all old, new with a few torn
+ *           holes  each sector of an unsynced punch is old or zero
+ *           sizes  the old one, the new one, or the smallest in between
+ *           names  each unsynced create, unlink and make_directory happened or did not; a rename
+ *                  happened for both of its names or for none
+ *         Synced bytes, sizes and names always stay. sync makes bytes and size durable, never
+ *         a name.
  * Faults  A failed sync drops what was unsynced: it stays visible until the restart, and no later
  *         sync brings it to the disk, unless it is written again. The same holds for
  *         sync_directory and names.

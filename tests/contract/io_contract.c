@@ -1,8 +1,8 @@
 /*
  * io_contract.c - see io_contract.h.
  *
- * Goal    The simulated disk answers as the real one, so that what passes over it holds on a
- * machine. Method  Each case uses only io.h and the loops of io_all.h, in a directory of its own.
+ * Goal    The simulated disk answers as the real one: what passes over it holds on a machine.
+ * Method  Each case uses only io.h and the loops of io_all.h, in a directory of its own.
  */
 #include <setjmp.h>
 #include <stdarg.h>

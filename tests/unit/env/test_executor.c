@@ -2,7 +2,7 @@
  * test_executor.c - the pool of threads: lanes, their order, and who calls what.
  *
  * Method  Jobs wait at gates that the test opens, so each order is forced by events and never by
- * time. Runs under the thread sanitizer as well.
+ *         time. Runs under the thread sanitizer as well.
  */
 #include <setjmp.h>
 #include <stdarg.h>

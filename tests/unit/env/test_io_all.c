@@ -1,8 +1,7 @@
 /*
  * test_io_all.c - the loops of io_all.h over an io that follows a script.
  *
- * Method  A fake io answers each call with the next entry of a script: a byte count to move, or
- * -errno.
+ * Method  A fake io answers each call with the next entry of a script: a byte count, or -errno.
  */
 #include <setjmp.h>
 #include <stdarg.h>

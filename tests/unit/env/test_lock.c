@@ -1,8 +1,7 @@
 /*
  * test_lock.c - the lock of a file between two real processes.
  *
- * Method  A child takes the lock and says so through a pipe; it lets go by ending when its other
- * pipe closes.
+ * Method  A child takes the lock and says so through a pipe; it ends when its other pipe closes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

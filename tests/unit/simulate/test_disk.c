@@ -1,9 +1,9 @@
 /*
- * test_disk.c - the simulated disk bites: what was not synced can be lost, what was synced never
- * is.
+ * test_disk.c - the simulated disk bites: only what was synced is never lost.
  *
- * Method  Each case plays one small history under many seeds and counts the outcomes; it fails when
- * an outcome that the fault model in world.h names never comes, or one comes that it excludes.
+ * Method  Each case plays one small history under many seeds and counts the outcomes; it fails
+ *         when an outcome that the fault model in world.h names never comes, or when one comes
+ *         that it excludes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /*
  * test_model.c - random histories of one file against flat arrays.
  *
- * Goal    What is read is what was written; what was synced survives each cut, sector by sector;
- * what changed since can only be old, new or (if written) garbage. Method  Random writes, holes,
- * truncations, allocations, syncs, cuts and snapshots by seed. Beside the file: the bytes it should
- * show, those it showed at the last sync, and which sectors changed.
+ * Goal    What is read is what was written; what was synced survives each cut, sector by sector.
+ * Method  Random writes, holes, truncations, allocations, syncs, cuts and snapshots by seed.
+ *         Beside the file: the bytes it should show, those it showed at the last sync, and which
+ *         sectors changed since.
  */
 #include <setjmp.h>
 #include <stdarg.h>

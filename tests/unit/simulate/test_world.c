@@ -1,6 +1,5 @@
 /*
- * test_world.c - the rest of the simulated host: executor, clock, random, memory, snapshots,
- * damage.
+ * test_world.c - the rest of the host: executor, clock, random, memory, snapshots, damage.
  */
 #include <setjmp.h>
 #include <stdarg.h>
