@@ -44,8 +44,10 @@ static kvarve_lane next_pool_lane(const executor_posix *executor)
 static void run_first(executor_posix *executor, kvarve_lane lane)
 {
     kvarve_link *link = kvarve_list_take_first(&executor->queued[lane]);
-    kvarve_job *job = KVARVE_LIST_ITEM(link, kvarve_job, link);
+    kvarve_job *job;
 
+    KVARVE_ASSERT(link != NULL);
+    job = KVARVE_LIST_ITEM(link, kvarve_job, link);
     executor->writes_running += lane == KVARVE_LANE_WRITE;
     mutex_unlock(&executor->mutex);
     job->run(job);
