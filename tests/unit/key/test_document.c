@@ -304,6 +304,26 @@ static void test_document_file__a_changed_byte_is_corrupt_or_another_value(void 
     kvarve_release(made.text);
 }
 
+/* Equal as JSON, with the right digests, and not what would be written. */
+static void test_document_file__another_spelling_is_corrupt(void **state)
+{
+    document made = sample();
+    document read = {0};
+    char *text = file_of(&made);
+    char *spaced = kvarve_allocate(strlen(text) + 2);
+    const char *at = strchr(text + 1, '{');
+
+    (void)state;
+    assert_non_null(spaced);
+    memcpy(spaced, text, (size_t)(at - text) + 1);
+    spaced[at - text + 1] = ' ';
+    memcpy(spaced + (at - text) + 2, at + 1, strlen(at + 1) + 1);
+    assert_int_equal(document_file_parse(spaced, strlen(spaced), &read, NULL), KVARVE_CORRUPT);
+    kvarve_release(spaced);
+    kvarve_release(text);
+    kvarve_release(made.text);
+}
+
 /* --- difference --- */
 
 static void test_document_difference__names_the_first_member(void **state)
@@ -404,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_document_file__gives_everything_back_but_the_salt),
         cmocka_unit_test(test_document_file__every_shorter_text_is_corrupt),
         cmocka_unit_test(test_document_file__a_changed_byte_is_corrupt_or_another_value),
+        cmocka_unit_test(test_document_file__another_spelling_is_corrupt),
         cmocka_unit_test(test_document_difference__names_the_first_member),
         cmocka_unit_test(test_document_difference__long_names_are_cut_between_characters),
         cmocka_unit_test(test_document__each_failed_allocation_is_no_memory),

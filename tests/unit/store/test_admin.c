@@ -117,10 +117,10 @@ static int tear_down(void **state)
 }
 
 /* Store the state at `tokens`, durably. Returns the put's last state. */
-static uint32_t put_at(kit *kit, uint64_t tokens, uint32_t flags)
+static uint32_t put_kind_at(kit *kit, uint32_t kind, uint64_t tokens, uint32_t flags)
 {
     const kvarve_put_options options = {
-        .struct_size = sizeof options, .tokens = tokens, .flags = flags};
+        .struct_size = sizeof options, .tokens = tokens, .kind = kind, .flags = flags};
     kvarve_page_plan plan[2 * TOKENS_MAX];
     size_t count = 0;
     store_put *put = NULL;
@@ -142,6 +142,11 @@ static uint32_t put_at(kit *kit, uint64_t tokens, uint32_t flags)
     state = store_put_state(put);
     store_put_release(put);
     return state;
+}
+
+static uint32_t put_at(kit *kit, uint64_t tokens, uint32_t flags)
+{
+    return put_kind_at(kit, KVARVE_KIND_RESPONSE, tokens, flags);
 }
 
 static bool keep_info(void *context, const kvarve_checkpoint_info *info)
@@ -246,6 +251,22 @@ static void test_list__tells_what_each_checkpoint_has_and_owns(void **state)
     kit->infos_wanted = 1;
     store_each(kit->store, keep_info, kit);
     assert_int_equal(kit->info_count, 1);
+}
+
+static void test_list__what_two_checkpoints_name_is_of_neither(void **state)
+{
+    kit *kit = *state;
+
+    assert_int_equal(put_kind_at(kit, KVARVE_KIND_PROMPT, 8, KVARVE_PUT_NO_OPTIONAL),
+                     KVARVE_PUT_DURABLE);
+    assert_int_equal(put_kind_at(kit, KVARVE_KIND_RESPONSE, 8, KVARVE_PUT_NO_OPTIONAL),
+                     KVARVE_PUT_DURABLE);
+    list(kit);
+    assert_int_equal(kit->info_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(kit->infos[i].bytes, 3 * PAGE_BYTES);
+        assert_int_equal(kit->infos[i].bytes_own, 0);
+    }
 }
 
 static void test_statistics__count_what_there_is(void **state)
@@ -485,6 +506,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ADMIN_TEST(test_list__tells_what_each_checkpoint_has_and_owns),
+        ADMIN_TEST(test_list__what_two_checkpoints_name_is_of_neither),
         ADMIN_TEST(test_statistics__count_what_there_is),
         ADMIN_TEST(test_drop__gives_back_what_only_it_needs),
         ADMIN_TEST(test_drop__a_leased_checkpoint_is_busy),
