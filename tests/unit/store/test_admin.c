@@ -23,7 +23,7 @@
 #define TOKENS_MAX 64u
 #define INFOS_MAX  16u
 
-typedef struct kit {
+typedef struct admin_kit {
     sim_world *world;
     store_machine *store;
     store_namespace *name;
@@ -31,9 +31,9 @@ typedef struct kit {
     kvarve_checkpoint_info infos[INFOS_MAX];
     size_t info_count;
     size_t infos_wanted;
-} kit;
+} admin_kit;
 
-static store_machine *try_open(kit *kit, uint32_t flags)
+static store_machine *try_open(admin_kit *kit, uint32_t flags)
 {
     const kvarve_store_options options = {.struct_size = sizeof options,
                                           .arena_bytes = 4u << 20,
@@ -52,13 +52,13 @@ static store_machine *try_open(kit *kit, uint32_t flags)
     return made;
 }
 
-static void poll_all(kit *kit)
+static void poll_all(admin_kit *kit)
 {
     while (store_poll(kit->store)) {
     }
 }
 
-static void open_namespace(kit *kit)
+static void open_namespace(admin_kit *kit)
 {
     const kvarve_group groups[] = {
         {.page_class = KVARVE_CLASS_PREFIX, .span_tokens = SPAN, .page_bytes = PAGE_BYTES},
@@ -78,7 +78,7 @@ static void open_namespace(kit *kit)
 
 static int set_up(void **state)
 {
-    kit *made = kvarve_allocate(sizeof *made);
+    admin_kit *made = kvarve_allocate(sizeof *made);
 
     assert_non_null(made);
     made->world = world_create(1);
@@ -92,7 +92,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void close_store(kit *kit)
+static void close_store(admin_kit *kit)
 {
     store_namespace_release(kit->name);
     kit->name = NULL;
@@ -106,7 +106,7 @@ static void close_store(kit *kit)
 
 static int tear_down(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     close_store(kit);
     kvarve_prefix_free(kit->prefix);
@@ -117,7 +117,7 @@ static int tear_down(void **state)
 }
 
 /* Store the state at `tokens`, durably. Returns the put's last state. */
-static uint32_t put_kind_at(kit *kit, uint32_t kind, uint64_t tokens, uint32_t flags)
+static uint32_t put_kind_at(admin_kit *kit, uint32_t kind, uint64_t tokens, uint32_t flags)
 {
     const kvarve_put_options options = {
         .struct_size = sizeof options, .tokens = tokens, .kind = kind, .flags = flags};
@@ -144,28 +144,28 @@ static uint32_t put_kind_at(kit *kit, uint32_t kind, uint64_t tokens, uint32_t f
     return state;
 }
 
-static uint32_t put_at(kit *kit, uint64_t tokens, uint32_t flags)
+static uint32_t put_at(admin_kit *kit, uint64_t tokens, uint32_t flags)
 {
     return put_kind_at(kit, KVARVE_KIND_RESPONSE, tokens, flags);
 }
 
 static bool keep_info(void *context, const kvarve_checkpoint_info *info)
 {
-    kit *kit = context;
+    admin_kit *kit = context;
 
     assert_true(kit->info_count < INFOS_MAX);
     kit->infos[kit->info_count++] = *info;
     return kit->info_count < kit->infos_wanted;
 }
 
-static void list(kit *kit)
+static void list(admin_kit *kit)
 {
     kit->info_count = 0;
     kit->infos_wanted = INFOS_MAX;
     store_each(kit->store, keep_info, kit);
 }
 
-static kvarve_statistics statistics_of(const kit *kit)
+static kvarve_statistics statistics_of(const admin_kit *kit)
 {
     kvarve_statistics statistics;
 
@@ -174,7 +174,7 @@ static kvarve_statistics statistics_of(const kit *kit)
     return statistics;
 }
 
-static kvarve_verify_result verify(kit *kit)
+static kvarve_verify_result verify(admin_kit *kit)
 {
     kvarve_verify_result result = {0};
     kvarve_error err = {0};
@@ -191,7 +191,7 @@ static kvarve_verify_result verify(kit *kit)
 }
 
 /* The page of a stored checkpoint, own or of its last span. */
-static store_page *page_of(const kit *kit, const uint8_t id[32], bool is_own)
+static store_page *page_of(const admin_kit *kit, const uint8_t id[32], bool is_own)
 {
     const store_checkpoint *found = catalog_by_id(kit->store, id);
 
@@ -200,7 +200,7 @@ static store_page *page_of(const kit *kit, const uint8_t id[32], bool is_own)
 }
 
 /* Damage the copy of `page` on flash: it is where the bytes have its digest. */
-static void flip(kit *kit, const store_page *page)
+static void flip(admin_kit *kit, const store_page *page)
 {
     char path[64];
     char bytes[PAGE_BYTES];
@@ -226,7 +226,7 @@ static void flip(kit *kit, const store_page *page)
 
 static void test_list__tells_what_each_checkpoint_has_and_owns(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     assert_int_equal(put_at(kit, 8, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
     assert_int_equal(put_at(kit, 12, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -255,7 +255,7 @@ static void test_list__tells_what_each_checkpoint_has_and_owns(void **state)
 
 static void test_list__what_two_checkpoints_name_is_of_neither(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     assert_int_equal(put_kind_at(kit, KVARVE_KIND_PROMPT, 8, KVARVE_PUT_NO_OPTIONAL),
                      KVARVE_PUT_DURABLE);
@@ -271,7 +271,7 @@ static void test_list__what_two_checkpoints_name_is_of_neither(void **state)
 
 static void test_statistics__count_what_there_is(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     kvarve_statistics statistics;
 
     assert_int_equal(put_at(kit, 8, 0), KVARVE_PUT_DURABLE);
@@ -296,7 +296,7 @@ static void test_statistics__count_what_there_is(void **state)
 
 static void test_drop__gives_back_what_only_it_needs(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     assert_int_equal(put_at(kit, 8, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
     assert_int_equal(put_at(kit, 12, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -316,7 +316,7 @@ static void test_drop__gives_back_what_only_it_needs(void **state)
 
 static void test_drop__a_leased_checkpoint_is_busy(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     store_checkpoint *found;
 
     assert_int_equal(put_at(kit, 8, 0), KVARVE_PUT_DURABLE);
@@ -336,7 +336,7 @@ static void test_drop__a_leased_checkpoint_is_busy(void **state)
 
 static void test_drop__a_draft_half_goes_alone(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     size_t draft;
 
     assert_int_equal(put_at(kit, 8, 0), KVARVE_PUT_DURABLE);
@@ -353,7 +353,7 @@ static void test_drop__a_draft_half_goes_alone(void **state)
 
 static void test_drop__not_in_a_store_that_is_only_read(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     assert_int_equal(put_at(kit, 8, 0), KVARVE_PUT_DURABLE);
     list(kit);
@@ -366,7 +366,7 @@ static void test_drop__not_in_a_store_that_is_only_read(void **state)
 
 static void test_trim__gives_dropped_bytes_to_the_disk(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     uint64_t bytes = 1;
     kvarve_status status = KVARVE_OK;
 
@@ -388,7 +388,7 @@ static void test_trim__gives_dropped_bytes_to_the_disk(void **state)
 
 static void test_verify__a_sound_store_is_sound(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     kvarve_verify_result result;
 
     assert_int_equal(verify(kit).pages_total, 0);
@@ -406,7 +406,7 @@ static void test_verify__a_sound_store_is_sound(void **state)
 
 static void test_verify__a_flipped_bit_loses_who_names_the_page_until_it_is_put_again(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     kvarve_verify_result result;
 
     assert_int_equal(put_at(kit, 8, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -430,7 +430,7 @@ static void test_verify__a_flipped_bit_loses_who_names_the_page_until_it_is_put_
 
 static void test_verify__a_page_that_can_not_be_read_is_damaged(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     world_plan plan = WORLD_PLAN_QUIET;
 
     assert_int_equal(put_at(kit, 8, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -445,7 +445,7 @@ static void test_verify__a_page_that_can_not_be_read_is_damaged(void **state)
 
 static void test_verify__what_is_dropped_meanwhile_is_let_go(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     kvarve_verify_result result;
 
     assert_int_equal(put_at(kit, 40, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -462,7 +462,7 @@ static void test_verify__what_is_dropped_meanwhile_is_let_go(void **state)
 
 static void test_verify__ends_early_when_the_store_shuts_down(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
     kvarve_verify_result result;
 
     assert_int_equal(put_at(kit, 8, KVARVE_PUT_NO_OPTIONAL), KVARVE_PUT_DURABLE);
@@ -475,7 +475,7 @@ static void test_verify__ends_early_when_the_store_shuts_down(void **state)
 
 static void test_rebuild__drops_what_is_damaged_when_it_opens(void **state)
 {
-    kit *kit = *state;
+    admin_kit *kit = *state;
 
     assert_int_equal(put_at(kit, 8, 0), KVARVE_PUT_DURABLE);
     assert_int_equal(put_at(kit, 12, 0), KVARVE_PUT_DURABLE);
