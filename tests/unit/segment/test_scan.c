@@ -161,7 +161,7 @@ static void test_scan__a_record_may_end_the_zone_but_not_pass_it(void **unused)
     seen = scan(set);
     assert_int_equal(seen.count, 1);
     /* The beginning of the same record, one block later. */
-    assert_int_equal(world_overwrite(world, SAMPLE_FOLDER "/0-1.seg", UINT64_C(4097 - 255) * 4096,
+    assert_int_equal(world_overwrite(world, SAMPLE_FOLDER "/0-1.seg", (UINT64_C(4097) - 255) * 4096,
                                      record_bytes, 4096),
                      0);
     seen = scan(set);
@@ -206,8 +206,8 @@ static void test_scan__the_visitor_can_end_it(void **unused)
 
 static void test_scan__a_block_that_cannot_be_read_costs_its_record(void **unused)
 {
-    /* The first read of the scan is of 1 MiB, then its blocks are read one by one: one bad block is
-     * the first failure and one later. */
+    /* The read of 1 MiB fails, then its blocks are read one by one, of which the first three fail
+     * too. */
     world_plan plan = {.fault_step = 0,
                        .fault_count = 4,
                        .cut_change = WORLD_NEVER,
