@@ -78,10 +78,26 @@ struct sim_world {
 
 /* disk.c */
 void disk_init(sim_world *world);
-void disk_close_all(sim_world *world);  /* descriptors and locks of a process that ended */
-void disk_settle(sim_world *world);     /* by world->plan.seed */
+void disk_close_all(sim_world *world); /* descriptors and locks of a process that ended */
+
+/* names.c */
+void disk_settle(sim_world *world);     /* after a cut, by world->plan.seed */
 void disk_flush(sim_world *world);      /* everything seen becomes durable */
-void disk_forget_all(sim_world *world); /* an empty disk */
+void disk_forget_all(sim_world *world); /* no names and no files */
+
+/* Settle the unsynced names of a directory, or drop them after a failed sync. */
+void disk_end_dirty_names(sim_world *world, const char *directory, bool is_dropped);
+
+/* A descriptor begins or ends to refer to a file; the last reference frees it. */
+void disk_acquire(sim_world *world, sim_file *file);
+void disk_release(sim_world *world, sim_file *file);
+
+/* 0 when `canonical` could be made: its parent is a directory. -ENOENT, -ENOTDIR. */
+int disk_check_parent(sim_world *world, const char *canonical);
+
+/* Whether a name is directly in the directory of this path, `length` bytes long. */
+bool disk_is_in(const sim_name *name, const char *directory, size_t length);
+void disk_touch(const sim_world *world, sim_file *file); /* it changed now */
 
 /* The canonical form of `path` into out[KVARVE_PATH_MAX]; "" is the root. 0, -ENAMETOOLONG,
  * -EINVAL. */
