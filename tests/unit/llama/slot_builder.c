@@ -170,7 +170,8 @@ static void put_partial(slot_builder *builder, const build_model *model, uint32_
 static void put_state(slot_builder *builder, const build_model *model)
 {
     if (model->full.layers > 0) {
-        put_attention(builder, &model->full, 0, builder->slot->tokens);
+        put_attention(builder, &model->full, 0,
+                      builder->slot->tokens - builder->slot->missing_cells);
         put_end(builder);
     }
     put_partial(builder, model, builder->slot->tokens);

@@ -51,9 +51,10 @@ typedef struct build_slot {
     uint32_t sequence;
     uint32_t checkpoint_count;
     uint32_t checkpoint_at[BUILD_CHECKPOINTS];
-    uint32_t third_bytes; /* of the speculative implementation, after the draft */
-    bool is_out_of_order; /* two runs of cells */
-    bool is_media_like;   /* M-RoPE words of an image */
+    uint32_t third_bytes;   /* of the speculative implementation, after the draft */
+    uint32_t missing_cells; /* at the end of the full attention */
+    bool is_out_of_order;   /* two runs of cells */
+    bool is_media_like;     /* M-RoPE words of an image */
     uint64_t seed;
 } build_slot;
 
@@ -63,7 +64,7 @@ typedef struct build_mark {
     uint32_t size; /* 4 or 8 */
 } build_mark;
 
-#define BUILD_MARKS 4096
+#define BUILD_MARKS 8192
 
 typedef struct built_slot {
     kit_bytes file;

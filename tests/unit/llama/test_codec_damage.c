@@ -53,6 +53,18 @@ static bool is_accepted(kit_bytes *file)
     return accepted;
 }
 
+static void assert_refused(kit_bytes *file, kvarve_status wanted, const char *text)
+{
+    llama_slot *slot = NULL;
+    kvarve_error err = {0};
+    kvarve_status status = open_file(file, &slot, &err);
+
+    if (status != wanted || strstr(err.text, text) == NULL) {
+        fail_msg("status %d, \"%s\"; wanted %d, \"%s\"", status, err.text, wanted, text);
+    }
+    assert_null(slot);
+}
+
 static bool is_end(const built_slot *built, uint64_t size)
 {
     for (uint32_t i = 0; i < built->end_count; i++) {
@@ -128,7 +140,7 @@ static void test_codec__a_file_with_more_than_its_parts_is_refused(void **state)
         print_message("%s\n", name);
         for (int more = 0; more < 40; more++) {
             kit_append(&built->file, &(uint8_t){(uint8_t)(more * 7)}, 1);
-            assert_false(is_accepted(&built->file));
+            assert_refused(&built->file, KVARVE_CORRUPT, "slot file");
         }
         build_free(built);
     }
@@ -260,18 +272,6 @@ static uint64_t find_word(const kit_bytes *file, const char *word, uint64_t from
     return 0;
 }
 
-static void assert_refused(kit_bytes *file, kvarve_status wanted, const char *text)
-{
-    llama_slot *slot = NULL;
-    kvarve_error err = {0};
-    kvarve_status status = open_file(file, &slot, &err);
-
-    if (status != wanted || strstr(err.text, text) == NULL) {
-        fail_msg("status %d, \"%s\"; wanted %d, \"%s\"", status, err.text, wanted, text);
-    }
-    assert_null(slot);
-}
-
 /* The hybrid file with one u32 replaced is refused. */
 static void refuse(uint64_t offset, uint32_t value, kvarve_status wanted, const char *text)
 {
@@ -309,6 +309,25 @@ static void test_codec__lying_counts_are_refused(void **state)
     refuse(8, 75, KVARVE_CORRUPT, "payload goes on");
     refuse(20, 71, KVARVE_CORRUPT, "more tokens");
     refuse(20, UINT32_MAX, KVARVE_CORRUPT, "more tokens");
+    /* The sequence of the last of the cells, which begin after two words of the state. */
+    refuse(24 + 70 * 4 + 4 + 8 + 69 * 24 + 20, 1, KVARVE_CORRUPT, "more than one sequence");
+}
+
+static void test_codec__more_layers_than_any_model_has_are_refused(void **state)
+{
+    const build_slot most = {
+        .tokens = 1,
+        .main.full = {.layers = LLAMA_LAYERS_MAX, .key_type = 1, .key_bytes = 2, .value_bytes = 2}};
+    build_slot more = most;
+    built_slot *built = build(&most);
+
+    (void)state;
+    assert_true(is_accepted(&built->file));
+    build_free(built);
+    more.main.full.layers++;
+    built = build(&more);
+    assert_refused(&built->file, KVARVE_CORRUPT, "head of an attention part");
+    build_free(built);
 }
 
 static void test_codec__media_are_refused(void **state)
@@ -387,6 +406,18 @@ static void test_codec__what_pages_cannot_say_is_stored_whole(void **state)
     assert_whole(&built->file, "speculative");
     build_free(built);
 
+    /* The token word of a cell is not the token of its position. */
+    built = build(&hybrid);
+    built->file.bytes[24 + 70 * 4 + 4 + 8 + 69 * 24 + 16] ^= 1;
+    assert_whole(&built->file, "M-RoPE");
+    build_free(built);
+
+    example = hybrid;
+    example.missing_cells = 1;
+    built = build(&example);
+    assert_whole(&built->file, "one cell for each token");
+    build_free(built);
+
     built = build(&hybrid);
     put_number(&built->file, &(build_mark){find_word(&built->file, "SCKP", 0) + 12, 8}, 71);
     assert_whole(&built->file, "outside the tokens");
@@ -450,6 +481,45 @@ static void test_codec__a_read_that_fails_ends_it(void **state)
     }
     assert_int_equal(failing.calls, step);
     assert_true(step > 50);
+    build_free(built);
+}
+
+/* The read with number `fail_at` gives one wrong byte. */
+static int read_wrong(void *context, void *bytes, size_t size, uint64_t offset)
+{
+    failing_input *failing = context;
+    int result = failing->input.read(failing->input.context, bytes, size, offset);
+
+    if (failing->calls++ == failing->fail_at) {
+        ((uint8_t *)bytes)[size / 2] ^= 1;
+    }
+    return result;
+}
+
+static void test_codec__every_byte_is_compared_once_more(void **state)
+{
+    built_slot *built = build(&hybrid);
+    failing_input failing = {.input = kit_input(&built->file)};
+    llama_input input = {.context = &failing, .read = read_wrong, .size = failing.input.size};
+    llama_slot *slot = NULL;
+    kvarve_error err = {0};
+    uint64_t step = 0;
+
+    (void)state;
+    failing.fail_at = UINT64_MAX;
+    assert_int_equal(llama_slot_open(&input, &slot, NULL), KVARVE_OK);
+    for (;; step++) {
+        failing.calls = 0;
+        failing.fail_at = step;
+        if (llama_slot_verify(slot, 64, NULL, &err) == KVARVE_OK) {
+            break;
+        }
+        assert_int_equal(err.status, KVARVE_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "not the same"));
+    }
+    assert_int_equal(failing.calls, step);
+    assert_true(step > 20);
+    llama_slot_close(slot);
     build_free(built);
 }
 
@@ -548,10 +618,12 @@ int main(void)
         cmocka_unit_test(test_codec__any_changed_byte_is_refused_or_kept),
         cmocka_unit_test(test_codec__other_versions_are_refused_by_name),
         cmocka_unit_test(test_codec__lying_counts_are_refused),
+        cmocka_unit_test(test_codec__more_layers_than_any_model_has_are_refused),
         cmocka_unit_test(test_codec__media_are_refused),
         cmocka_unit_test(test_codec__an_empty_slot_is_refused),
         cmocka_unit_test(test_codec__what_pages_cannot_say_is_stored_whole),
         cmocka_unit_test(test_codec__a_read_that_fails_ends_it),
+        cmocka_unit_test(test_codec__every_byte_is_compared_once_more),
         cmocka_unit_test(test_codec__an_allocation_that_fails_ends_it),
         cmocka_unit_test(test_codec__a_write_that_fails_ends_it),
     };

@@ -265,6 +265,80 @@ static void test_codec__last_prompt_and_last_user_message_are_chosen(void **stat
     build_free(built);
 }
 
+/* Positions that do not say what the boundary says: not at one of them could a server resume. */
+static void test_codec__a_checkpoint_that_contradicts_itself_is_not_chosen(void **state)
+{
+    const build_slot example = {
+        .tokens = 70,
+        .main.recurrent = {.layers = 1, .layers_total = 1, .r_bytes = 8, .s_bytes = 8},
+        .checkpoint_count = 3,
+        .checkpoint_at = {10, 20, 30}};
+    built_slot *built = build(&example);
+    /* Head, length, blob of 8 + 20 + 2 rows of 20, two lengths. */
+    const size_t each = 16 + 8 + 68 + 16;
+    uint8_t *checkpoints = built->file.bytes + built->file.size - 3 * each;
+    llama_slot *slot;
+
+    (void)state;
+    /* position_max of the last, and the recurrent part's position of the second. */
+    checkpoints[2 * each + 12]++;
+    checkpoints[each + 16 + 8 + 8 + 4]++;
+    slot = open_file(&built->file);
+    verify(slot, 64);
+    assert_int_equal(llama_slot_choose(slot, LLAMA_NO_LIMIT, LLAMA_NO_LIMIT).prompt, 0);
+    llama_slot_close(slot);
+    build_free(built);
+}
+
+/* ---- Pieces ---- */
+
+static void assert_equal_pieces(const kit_pieces *a, const kit_pieces *b)
+{
+    for (int part = 0; part < LLAMA_PARTS; part++) {
+        if (a->layout[part] == NULL) {
+            assert_null(b->layout[part]);
+            continue;
+        }
+        assert_true(llama_layout_is_equal(a->layout[part], b->layout[part]));
+        assert_memory_equal(a->rows[part], b->rows[part],
+                            a->token_count * llama_layout_token_bytes(a->layout[part]));
+        kit_assert_equal(&a->response[part], &b->response[part]);
+        for (uint32_t i = 0; i < a->checkpoint_count; i++) {
+            kit_assert_equal(&a->checkpoint[part][i], &b->checkpoint[part][i]);
+        }
+    }
+}
+
+static void test_codec__pieces_do_not_know_stream_and_sequence(void **state)
+{
+    const build_slot *example;
+    const char *name;
+
+    (void)state;
+    for (uint32_t i = 0; (example = build_example(i, &name)) != NULL; i++) {
+        build_slot other = *example;
+        built_slot *built[2];
+        llama_slot *slot[2];
+        kit_pieces pieces[2];
+
+        other.stream_count = 5;
+        other.stream_index = 3;
+        other.sequence = 0x01020304;
+        built[0] = build(example);
+        built[1] = build(&other);
+        for (int k = 0; k < 2; k++) {
+            slot[k] = open_file(&built[k]->file);
+            pieces[k] = kit_cut(slot[k], 64, 10, 10);
+        }
+        assert_equal_pieces(&pieces[0], &pieces[1]);
+        for (int k = 0; k < 2; k++) {
+            kit_pieces_free(&pieces[k]);
+            llama_slot_close(slot[k]);
+            build_free(built[k]);
+        }
+    }
+}
+
 /* ---- Visitor ---- */
 
 typedef struct seen_pieces {
@@ -366,6 +440,8 @@ int main(void)
         cmocka_unit_test(test_codec__an_older_boundary_is_written_with_its_own_endpoint),
         cmocka_unit_test(test_codec__a_draft_can_be_left_out),
         cmocka_unit_test(test_codec__last_prompt_and_last_user_message_are_chosen),
+        cmocka_unit_test(test_codec__a_checkpoint_that_contradicts_itself_is_not_chosen),
+        cmocka_unit_test(test_codec__pieces_do_not_know_stream_and_sequence),
         cmocka_unit_test(test_codec__verification_shows_all_pages_and_endpoints),
         cmocka_unit_test(test_codec__a_file_stored_whole_has_pieces_of_one_size),
     };
