@@ -282,8 +282,7 @@ static kvarve_status open_store(embedded *host, const char *directory,
     kvarve_status status;
 
     for (;;) {
-        status =
-            store_open(env_posix_env(host->posix), directory, options, &sink, &host->store, err);
+        status = store_open(&host->env, directory, options, &sink, &host->store, err);
         if (status != KVARVE_BUSY || clock->monotonic_ns(clock) >= deadline) {
             return status;
         }

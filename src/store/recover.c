@@ -294,6 +294,7 @@ static bool load_document(void *context, const char *name)
 {
     document_search *search = context;
     char path[KVARVE_PATH_MAX];
+    char hex[2 * SHA256_SIZE + 1];
     char *text = NULL;
     size_t size = 0;
     document kept = {0};
@@ -309,6 +310,12 @@ static bool load_document(void *context, const char *name)
         return true;
     }
     if (document_file_parse(text, size, &kept, NULL) == KVARVE_OK) {
+        hex_encode(hex, kept.digest, sizeof kept.digest);
+        if (memcmp(hex, name, 64) != 0) {
+            kvarve_release(kept.text); /* another space's: damage */
+            kvarve_release(text);
+            return true;
+        }
         space = catalog_space(search->store, kept.digest);
         if (space != NULL && space->document == NULL) {
             space->document = kept.text;
