@@ -3,14 +3,16 @@
 
 usage: tiny_models.py OUT_DIR [NAME...]      without a name: llama qwen35 mamba2 qwen35mtp thinking
 
-A model is there to have a state of the right shape, not to say anything: its text is noise, but the same noise
-every time. Weights follow from the model's name alone, so a file is byte-identical wherever it is made, and a
-file that exists is left alone.
+A model is there to have a state of the right shape, not to say anything: its text is noise, but the
+same noise every time. Weights follow from the model's name alone, so a file is byte-identical
+wherever it is made, and a file that exists is left alone.
 
-Names ending in -micro are the same architectures with a state of a few KiB, for samples in unit tests.
+Names ending in -micro are the same architectures with a state of a few KiB, for samples in unit
+tests.
 
-How weights are drawn: each byte of SHAKE-128 of "model/tensor" picks one of 256 quantiles of the distribution, by
-bytes.translate, one byte of the result at a time. That is the same on any machine, and fast in plain Python.
+How weights are drawn: each byte of SHAKE-128 of "model/tensor" picks one of 256 quantiles of the
+distribution, by bytes.translate, one byte of the result at a time. That is the same on any machine,
+and fast in plain Python.
 """
 
 import hashlib
@@ -29,16 +31,18 @@ CHAT_TEMPLATE = (
     "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# Answers start with reasoning, which a later prompt no longer has: what was computed for it cannot be used again.
+# Answers start with reasoning, which a later prompt no longer has: what was computed for it cannot
+# be used again.
 THINKING_TEMPLATE = (
     "{%- for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{%- if m.role == 'assistant' and '</think>' in m.content %}{{ m.content.split('</think>')[-1] }}"
-    "{%- else %}{{ m.content }}{%- endif %}<|im_end|>\n{% endfor %}"
+    "{% if m.role == 'assistant' and '</think>' in m.content %}"
+    "{{ m.content.split('</think>')[-1] }}"
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
 )
 
 
-# Drawing numbers ---------------------------------------------------------------------------------------------
+# Drawing numbers ---------------------------------------------------------------------------------
 
 _normal = statistics.NormalDist()
 _half = [_normal.inv_cdf((i + 0.5) / 256) for i in range(128)]
@@ -47,7 +51,8 @@ UNIFORM = [(i + 0.5) / 256 for i in range(256)]
 
 
 def draw(label, count, table, scale, shift, code):
-    """count numbers shift + scale * table[random byte], packed with struct code 'e' (f16) or 'f' (f32)."""
+    """count numbers shift + scale * table[random byte], packed with struct code 'e' (f16) or 'f'
+    (f32)."""
     size = struct.calcsize("<" + code)
     packed = struct.pack("<256" + code, *[shift + scale * value for value in table])
     picks = hashlib.shake_128(label.encode()).digest(count)
@@ -57,7 +62,7 @@ def draw(label, count, table, scale, shift, code):
     return bytes(drawn)
 
 
-# The GGUF file -----------------------------------------------------------------------------------------------
+# The GGUF file -----------------------------------------------------------------------------------
 
 
 def pack_string(text):
@@ -68,7 +73,9 @@ def pack_string(text):
 def pack_value(kind, value):
     if kind == TYPE_STR:
         return pack_string(value)
-    return struct.pack({TYPE_U32: "<I", TYPE_I32: "<i", TYPE_F32: "<f", TYPE_BOOL: "<?"}[kind], value)
+    return struct.pack(
+        {TYPE_U32: "<I", TYPE_I32: "<i", TYPE_F32: "<f", TYPE_BOOL: "<?"}[kind], value
+    )
 
 
 class Model:
@@ -87,7 +94,9 @@ class Model:
 
     def add_array(self, key, kind, values):
         head = struct.pack("<IIQ", TYPE_ARR, kind, len(values))
-        self.keys.append(pack_string(key) + head + b"".join(pack_value(kind, value) for value in values))
+        self.keys.append(
+            pack_string(key) + head + b"".join(pack_value(kind, value) for value in values)
+        )
 
     def number(self, key, value):
         kind = TYPE_F32 if isinstance(value, float) else TYPE_U32
@@ -117,7 +126,8 @@ class Model:
         self.add_key("tokenizer.chat_template", TYPE_STR, template)
 
     def tensor(self, name, shape, kind=None, table=NORMAL, scale=None, shift=0.0):
-        """Without a kind: a norm is f32 around 1, a matrix f16 with standard deviation 1/sqrt(shape[0])."""
+        """Without a kind: a norm is f32 around 1, a matrix f16 with standard deviation
+        1/sqrt(shape[0])."""
         if name.endswith("norm.weight") and kind is None:
             kind, scale, shift = TENSOR_F32, 0.1 if scale is None else scale, 1.0
         kind = TENSOR_F16 if kind is None else kind
@@ -135,11 +145,14 @@ class Model:
         drawn = draw(f"{self.name}/{name}", count, table, scale, shift, code)
         if name != "output.weight":
             return drawn
-        # Only printable ASCII can be said: the text is valid UTF-8, and no answer ends early. Nor can the second letter of
-        # a merge: the text then gives the same tokens again when a chat template has it in a later prompt.
+        # Only printable ASCII can be said: the text is valid UTF-8, and no answer ends early. Nor
+        # can the second letter of a merge: the text then gives the same tokens again when a chat
+        # template has it in a later prompt.
         row = len(drawn) // VOCABULARY
         said = [32 <= token < 127 and chr(token) not in "hrnt" for token in range(VOCABULARY)]
-        rows = (drawn[i * row : (i + 1) * row] if said[i] else bytes(row) for i in range(VOCABULARY))
+        rows = (
+            drawn[i * row : (i + 1) * row] if said[i] else bytes(row) for i in range(VOCABULARY)
+        )
         return b"".join(rows)
 
     def write(self, path):
@@ -162,7 +175,7 @@ class Model:
         os.rename(temporary, path)
 
 
-# The architectures -------------------------------------------------------------------------------------------
+# The architectures -------------------------------------------------------------------------------
 
 
 def add_ends(model, width, final_norm="output_norm.weight"):
@@ -178,14 +191,21 @@ def add_feed_forward(model, block, width, inner, norm):
     model.tensor(f"{block}.ffn_down.weight", [inner, width])
 
 
-def add_attention(model, block, width, heads, heads_kv, head, gated=False, head_norms=False, gain=(1, 1)):
-    """gain: of the queries and of the output. Without norms of its own, attention must be sharp and loud to be heard in the
-    text, which else follows from the last token alone and runs in circles."""
+def add_attention(
+    model, block, width, heads, heads_kv, head, gated=False, head_norms=False, gain=(1, 1)
+):
+    """gain: of the queries and of the output. Without norms of its own, attention must be sharp and
+    loud to be heard in the text, which else follows from the last token alone and runs in
+    circles."""
     scale = width**-0.5
-    model.tensor(f"{block}.attn_q.weight", [width, heads * head * (2 if gated else 1)], scale=scale * gain[0])
+    model.tensor(
+        f"{block}.attn_q.weight", [width, heads * head * (2 if gated else 1)], scale=scale * gain[0]
+    )
     model.tensor(f"{block}.attn_k.weight", [width, heads_kv * head])
     model.tensor(f"{block}.attn_v.weight", [width, heads_kv * head])
-    model.tensor(f"{block}.attn_output.weight", [heads * head, width], scale=(heads * head) ** -0.5 * gain[1])
+    model.tensor(
+        f"{block}.attn_output.weight", [heads * head, width], scale=(heads * head) ** -0.5 * gain[1]
+    )
     if head_norms:
         model.tensor(f"{block}.attn_q_norm.weight", [head])
         model.tensor(f"{block}.attn_k_norm.weight", [head])
@@ -201,8 +221,11 @@ def add_attention_keys(model, heads, heads_kv, head, epsilon):
     model.number("rope.freq_base", 10000.0)
 
 
-# Query heads are as few as the key heads allow: attention over 14,000 tokens is what a test waits for.
-def llama(name, width=256, layers=8, inner=512, heads=4, heads_kv=4, head=32, template=CHAT_TEMPLATE):
+# Query heads are as few as the key heads allow: attention over 14,000 tokens is what a test waits
+# for.
+def llama(
+    name, width=256, layers=8, inner=512, heads=4, heads_kv=4, head=32, template=CHAT_TEMPLATE
+):
     model = Model(name, "llama", template)
     model.number("context_length", 32768)
     model.number("vocab_size", VOCABULARY)
@@ -232,8 +255,21 @@ def add_delta_net(model, block, width, inner, state, heads, groups):
     model.tensor(f"{block}.ssm_out.weight", [inner, width])
 
 
-def qwen35(name, width=256, layers=8, inner=512, heads=4, heads_kv=4, head=32, draft_layers=0,
-           sections=(4, 6, 6, 0), ssm_inner=256, ssm_state=64, ssm_heads=4, ssm_groups=2):
+def qwen35(
+    name,
+    width=256,
+    layers=8,
+    inner=512,
+    heads=4,
+    heads_kv=4,
+    head=32,
+    draft_layers=0,
+    sections=(4, 6, 6, 0),
+    ssm_inner=256,
+    ssm_state=64,
+    ssm_heads=4,
+    ssm_groups=2,
+):
     model = Model(name, "qwen35")
     model.number("context_length", 32768)
     model.number("embedding_length", width)
@@ -341,7 +377,14 @@ def gemma3(name, width=256, layers=6, inner=512, heads=8, heads_kv=4, head=32, w
 
 
 MICRO = {"width": 32, "inner": 32, "heads": 2, "heads_kv": 1}
-MICRO_QWEN = {**MICRO, "layers": 4, "ssm_inner": 32, "ssm_state": 16, "ssm_heads": 2, "ssm_groups": 1}
+MICRO_QWEN = {
+    **MICRO,
+    "layers": 4,
+    "ssm_inner": 32,
+    "ssm_state": 16,
+    "ssm_heads": 2,
+    "ssm_groups": 1,
+}
 
 MODELS = {
     "llama": lambda: llama("llama"),
@@ -370,13 +413,18 @@ def main():
     names = sys.argv[2:] or USUAL
     unknown = [name for name in names if name not in MODELS]
     if unknown:
-        print(f"tiny_models: no model '{unknown[0]}'; there are {' '.join(MODELS)}", file=sys.stderr)
+        print(
+            f"tiny_models: no model '{unknown[0]}'; there are {' '.join(MODELS)}", file=sys.stderr
+        )
         return 2
     os.makedirs(sys.argv[1], exist_ok=True)
     with open(os.path.abspath(__file__), "rb") as file:
         version = hashlib.sha256(file.read()).hexdigest()[:16]
     for name in names:
-        path, stamp = os.path.join(sys.argv[1], f"{name}.gguf"), os.path.join(sys.argv[1], f"{name}.{version}")
+        path, stamp = (
+            os.path.join(sys.argv[1], f"{name}.gguf"),
+            os.path.join(sys.argv[1], f"{name}.{version}"),
+        )
         if not os.path.exists(stamp) or not os.path.exists(path):
             MODELS[name]().write(path)
             open(stamp, "w").close()

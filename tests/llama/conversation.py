@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
 """A conversation with llama-server that survives the server, for the end-to-end tests and the demo.
 
-A Plan says what is asked: a long start, then turns; all text follows from the plan. A Conversation asks it, one turn at
-a time. Between turns it can do what a user of kvarve does:
+A Plan says what is asked: a long start, then turns; all text follows from the plan. A Conversation
+asks it, one turn at a time. Between turns it can do what a user of kvarve does:
 
     keep     save the slot to a file, hand the file to the ingest hook, delete it
-    revive   kill -9 the server, start it again, let the emit hook write a slot file for the next prompt, restore it
+    revive   kill -9 the server, start it again, let the emit hook write a slot file for the next
+             prompt, restore it
 
 A hook is a callable that takes a dict of values, or a Command with places for them:
 
     slot      the slot file: to be read by ingest, to be written by emit
-    tokens    a file of token ids, decimal, one a line: ingest: what the slot holds; emit: the next prompt
+    tokens    a file of token ids, decimal, one a line; ingest: what the slot holds; emit: the
+              next prompt
     count     how many tokens that is
-    prompt_at, user_at    where the last prompt and the last user message end in the slot (ingest)
+    prompt_at, user_at    where the last prompt and the last user message end (ingest)
     pid, url, model       the running server and its model file
 
-With the stock hooks, which keep a copy of the file, everything here works without kvarve; running this file does that:
+With the stock hooks, which keep a copy of the file, everything here works without kvarve; running
+this file does that:
 
-    conversation.py [--model NAME] [--turns N] [--start N] [--turn N] [--chat] [--ingest COMMAND] [--emit COMMAND]
+    conversation.py [--model NAME] [--turns N] [--start N] [--turn N] [--chat]
+                    [--ingest COMMAND] [--emit COMMAND]
 """
 
 import argparse
@@ -49,21 +53,43 @@ def pseudo_text(label, count):
 class Plan:
     """What is asked, and how much: token counts, which are the characters of the pseudo-text.
 
-    system_tokens of the start are text under system_label alone, so that plans can share them. chat: through the model's chat
-    template instead of raw tokens. thinking: an answer is kept as reasoning and result, of which the template drops the first.
+    system_tokens of the start are text under system_label alone, so that plans can share them.
+    chat: through the model's chat template instead of raw tokens. thinking: an answer is kept as
+    reasoning and result, of which the template drops the first.
     """
 
-    def __init__(self, label="main", start=8000, turns=6, turn=960, answer=64, system_tokens=0, system_label="system",
-                 chat=False, thinking=False):
-        self.label, self.start, self.turns, self.turn, self.answer = label, start, turns, turn, answer
+    def __init__(
+        self,
+        label="main",
+        start=8000,
+        turns=6,
+        turn=960,
+        answer=64,
+        system_tokens=0,
+        system_label="system",
+        chat=False,
+        thinking=False,
+    ):
+        self.label, self.start, self.turns, self.turn, self.answer = (
+            label,
+            start,
+            turns,
+            turn,
+            answer,
+        )
         self.system_tokens, self.system_label = system_tokens, system_label
         self.chat, self.thinking = chat, thinking
 
     def system_text(self):
-        return pseudo_text(f"system {self.system_label}", self.system_tokens) if self.system_tokens else ""
+        return (
+            pseudo_text(f"system {self.system_label}", self.system_tokens)
+            if self.system_tokens
+            else ""
+        )
 
     def user_text(self, index, edition=0):
-        """Message of turn index; turn 0 is the start. Another edition differs in its last quarter."""
+        """Message of turn index; turn 0 is the start. Another edition differs in its last
+        quarter."""
         count = self.turn if index else self.start - self.system_tokens
         text = pseudo_text(f"{self.label} {index}", count)
         if edition:
@@ -77,22 +103,42 @@ class Plan:
 
 
 class Turn:
-    """One question and its answer. prompt and tokens are token ids; slot_tokens is what the slot holds then."""
+    """One question and its answer. prompt and tokens are token ids; slot_tokens is what the slot
+    holds then."""
 
     def __init__(self, index, prompt, answer, user_at, seconds):
         self.index, self.prompt, self.user_at, self.seconds = index, prompt, user_at, seconds
-        self.text, self.tokens, self.probabilities = answer.text, answer.tokens, answer.probabilities
-        self.cache_n, self.prompt_n, self.prompt_ms = answer.cache_n, answer.prompt_n, answer.prompt_ms
+        self.text, self.tokens, self.probabilities = (
+            answer.text,
+            answer.tokens,
+            answer.probabilities,
+        )
+        self.cache_n, self.prompt_n, self.prompt_ms = (
+            answer.cache_n,
+            answer.prompt_n,
+            answer.prompt_ms,
+        )
         self.slot_tokens = (prompt + answer.tokens)[:-1]
-        self.slot_bytes, self.save_seconds, self.ingest, self.emit, self.restored = 0, 0.0, None, None, 0
+        self.slot_bytes, self.save_seconds, self.ingest, self.emit, self.restored = (
+            0,
+            0.0,
+            None,
+            None,
+            0,
+        )
 
     def same_answer(self, other):
         """Text, tokens and log-probabilities: bit for bit."""
-        return (self.tokens, self.text, self.probabilities) == (other.tokens, other.text, other.probabilities)
+        return (self.tokens, self.text, self.probabilities) == (
+            other.tokens,
+            other.text,
+            other.probabilities,
+        )
 
 
 class Command:
-    """A hook that runs a command line. {slot}, {tokens} … are replaced; its result has code, seconds, output and errors."""
+    """A hook that runs a command line. {slot}, {tokens} … are replaced; its result has code,
+    seconds, output and errors."""
 
     def __init__(self, line, accept=(0,)):
         self.words = shlex.split(line) if isinstance(line, str) else list(line)
@@ -103,9 +149,16 @@ class Command:
         begin = time.monotonic()
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode not in self.accept:
-            raise RuntimeError(f"{shlex.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            raise RuntimeError(
+                f"{shlex.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         seconds = time.monotonic() - begin
-        return {"code": done.returncode, "seconds": seconds, "output": done.stdout, "errors": done.stderr}
+        return {
+            "code": done.returncode,
+            "seconds": seconds,
+            "output": done.stdout,
+            "errors": done.stderr,
+        }
 
 
 class StockStore:
@@ -125,7 +178,8 @@ class StockStore:
 
 
 class Conversation:
-    """server may be running or not yet; a conversation has one slot of it. The turns so far are in .turns."""
+    """server may be running or not yet; a conversation has one slot of it. The turns so far are in
+    .turns."""
 
     def __init__(self, server, plan, slot=0, probabilities=0):
         self.server, self.plan, self.slot, self.probabilities = server, plan, slot, probabilities
@@ -133,7 +187,7 @@ class Conversation:
         if plan.chat and plan.system_tokens:
             self.messages.append({"role": "system", "content": plan.system_text()})
 
-    # Asking ---------------------------------------------------------------------------------------------------
+    # Asking --------------------------------------------------------------------------------------
 
     def prompt(self, edition=0):
         """The next prompt's tokens, and where its user message ends."""
@@ -148,14 +202,19 @@ class Conversation:
         return self.server.tokenize(templated), len(self.server.tokenize(templated[:end]))
 
     def ask(self, edition=0, count=None):
-        """The next turn's question; the answer becomes the last of .turns. edition: another last message."""
+        """The next turn's question; the answer becomes the last of .turns. edition: another last
+        message."""
         prompt, user_at = self.prompt(edition)
         begin = time.monotonic()
-        answer = self.server.complete(prompt, count or self.plan.answer, self.slot, self.probabilities, ignore_eos=True)
+        answer = self.server.complete(
+            prompt, count or self.plan.answer, self.slot, self.probabilities, ignore_eos=True
+        )
         turn = Turn(len(self.turns), prompt, answer, user_at, time.monotonic() - begin)
         text = self.plan.user_text(turn.index, edition)
-        self.messages += [{"role": "user", "content": text},
-                          {"role": "assistant", "content": self.plan.answer_text(turn.text)}]
+        self.messages += [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": self.plan.answer_text(turn.text)},
+        ]
         self.history = prompt + turn.tokens
         self.turns.append(turn)
         return turn
@@ -163,30 +222,44 @@ class Conversation:
     def copy(self):
         """The same conversation so far, to be continued in another way."""
         other = Conversation(self.server, self.plan, self.slot, self.probabilities)
-        other.turns, other.messages, other.history = list(self.turns), list(self.messages), list(self.history)
+        other.turns, other.messages, other.history = (
+            list(self.turns),
+            list(self.messages),
+            list(self.history),
+        )
         return other
 
     def back(self, count):
-        """The conversation as it was after count turns: the next question is a branch, or the same turn again."""
+        """The conversation as it was after count turns: the next question is a branch, or the same
+        turn again."""
         del self.turns[count:]
         head = 1 if self.plan.chat and self.plan.system_tokens else 0
-        del self.messages[head + 2 * count:]
+        del self.messages[head + 2 * count :]
         self.history = self.turns[-1].prompt + self.turns[-1].tokens if self.turns else []
 
-    # Surviving ------------------------------------------------------------------------------------------------
+    # Surviving -----------------------------------------------------------------------------------
 
     def values(self, name, tokens, **more):
         path = os.path.join(self.server.slots, f"{name}-{self.slot}.tokens")
         with open(path, "w") as file:
             file.write("".join(f"{token}\n" for token in tokens))
         slot = os.path.join(self.server.slots, f"{name}-{self.slot}.slot")
-        return {"slot": slot, "tokens": path, "count": len(tokens), "pid": self.server.pid, "url": self.server.url,
-                "model": self.server.model, **more}
+        return {
+            "slot": slot,
+            "tokens": path,
+            "count": len(tokens),
+            "pid": self.server.pid,
+            "url": self.server.url,
+            "model": self.server.model,
+            **more,
+        }
 
     def keep(self, ingest):
         """Saves the slot after the last turn and hands it to the hook."""
         turn = self.turns[-1]
-        values = self.values("keep", turn.slot_tokens, prompt_at=len(turn.prompt), user_at=turn.user_at)
+        values = self.values(
+            "keep", turn.slot_tokens, prompt_at=len(turn.prompt), user_at=turn.user_at
+        )
         begin = time.monotonic()
         saved = self.server.save(os.path.basename(values["slot"]), self.slot)
         turn.save_seconds = time.monotonic() - begin
@@ -199,13 +272,16 @@ class Conversation:
         return turn
 
     def resume(self, emit, edition=0):
-        """Lets the hook write a slot file for the next prompt and restores it, or does nothing on a miss (no file)."""
+        """Lets the hook write a slot file for the next prompt and restores it, or does nothing on a
+        miss (no file)."""
         values = self.values("emit", self.prompt(edition)[0])
         result = emit(values)
         restored, seconds = 0, 0.0
         if os.path.exists(values["slot"]):
             begin = time.monotonic()
-            restored = self.server.restore(os.path.basename(values["slot"]), self.slot)["n_restored"]
+            restored = self.server.restore(os.path.basename(values["slot"]), self.slot)[
+                "n_restored"
+            ]
             seconds = time.monotonic() - begin
             os.unlink(values["slot"])
         os.unlink(values["tokens"])
@@ -228,8 +304,10 @@ def run(server, plan, probabilities=0, each=None):
 
 
 def run_twice(server, plan, ingest, emit, probabilities=0, each=None):
-    """The plan uninterrupted, and the plan with a server that dies after every turn; the start is computed once, for both.
-    Returns both conversations. The server runs at the end, with the last turn in its slot and kept by ingest."""
+    """The plan uninterrupted, and the plan with a server that dies after every turn; the start is
+    computed once, for both. Returns both conversations. The server runs at the end, with the last
+    turn in its slot and kept by ingest.
+    """
     plain = Conversation(server, plan, probabilities=probabilities)
     plain.ask()
     plain.keep(ingest)
@@ -247,35 +325,53 @@ def run_twice(server, plan, ingest, emit, probabilities=0, each=None):
 
 
 def compare(plain, revived):
-    """What differs between an uninterrupted conversation and one that was revived: a list of sentences."""
+    """What differs between an uninterrupted conversation and one that was revived: a list of
+    sentences."""
     wrong = []
     for one, other in zip(plain.turns, revived.turns, strict=True):
         if not one.same_answer(other):
             wrong.append(f"turn {one.index}: another answer: {one.text!r} and {other.text!r}")
         if (one.cache_n, one.prompt_n) != (other.cache_n, other.prompt_n):
-            wrong.append(f"turn {one.index}: cached {one.cache_n}, read {one.prompt_n}, revived: {other.cache_n}, {other.prompt_n}")
+            wrong.append(
+                f"turn {one.index}: cached {one.cache_n}, read {one.prompt_n}, "
+                f"revived: {other.cache_n}, {other.prompt_n}"
+            )
     return wrong
 
 
 def print_turn(turn):
-    print(f"  turn {turn.index}: {len(turn.prompt)} tokens, {turn.cache_n} cached, {turn.prompt_n} read in {turn.prompt_ms / 1000:.2f} s, "
-          f"slot file {turn.slot_bytes} bytes in {turn.save_seconds * 1000:.0f} ms, {turn.text[:24]!r}", flush=True)
+    print(
+        f"  turn {turn.index}: {len(turn.prompt)} tokens, {turn.cache_n} cached, "
+        f"{turn.prompt_n} read in {turn.prompt_ms / 1000:.2f} s, slot file {turn.slot_bytes} bytes "
+        f"in {turn.save_seconds * 1000:.0f} ms, {turn.text[:24]!r}",
+        flush=True,
+    )
 
 
 def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", action="append", help="of tools/tiny_models.py; may be repeated")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--start", type=int, default=8000)
     parser.add_argument("--turn", type=int, default=960)
     parser.add_argument("--chat", action="store_true", help="through the chat template")
-    parser.add_argument("--ingest", type=Command, help="command line with {slot} and others; a copy when left out")
+    parser.add_argument(
+        "--ingest", type=Command, help="command line with {slot} and others; a copy when left out"
+    )
     parser.add_argument("--emit", type=Command)
     return parser.parse_args()
 
 
 def check(program, model, path, chosen, folder):
-    plan = Plan(start=chosen.start, turns=chosen.turns, turn=chosen.turn, chat=chosen.chat or model == "thinking", thinking=model == "thinking")
+    plan = Plan(
+        start=chosen.start,
+        turns=chosen.turns,
+        turn=chosen.turn,
+        chat=chosen.chat or model == "thinking",
+        thinking=model == "thinking",
+    )
     stock = StockStore(folder)
     ingest, emit = chosen.ingest or stock.ingest, chosen.emit or stock.emit
     print(f"{model}: first not interrupted, then killed after every turn")

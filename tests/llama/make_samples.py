@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""make_samples.py LLAMA_DIR MODEL_DIR OUT_DIR: the sample slot files in tests/llama/samples, from the real server.
+"""make_samples.py LLAMA_DIR MODEL_DIR OUT_DIR: the sample slot files in tests/llama/samples, from
+the real server.
 
-They are kept in the repository, so that the codec's unit tests need no server; this is how they were made.
+They are kept in the repository, so that the codec's unit tests need no server; this is how they
+were made.
 """
 
 import os
 import sys
-import tempfile
 
 from server import Server
 
@@ -19,7 +20,13 @@ SAMPLES = {
     "llama-q8": ("llama-micro", ["-ctk", "q8_0", "-ctv", "q8_0"], 1, [90], 0),
     "llama-q8-keys-fa-off": ("llama-micro", ["-fa", "off", "-ctk", "q8_0"], 1, [70], 0),
     "llama-np4": ("llama-micro", [], 4, [70], 2),
-    "llama-draft": ("llama-micro", ["DRAFT", "--spec-type", "draft-simple", "--spec-draft-n-max", "4"], 1, [50], 0),
+    "llama-draft": (
+        "llama-micro",
+        ["DRAFT", "--spec-type", "draft-simple", "--spec-draft-n-max", "4"],
+        1,
+        [50],
+        0,
+    ),
     "llama-empty": ("llama-micro", [], 1, [], 0),
     "qwen35": ("qwen35-micro", [], 1, [60], 0),
     "qwen35-two-turns": ("qwen35-micro", [], 1, [70, 20], 0),
@@ -39,8 +46,14 @@ def prompt_tokens(count, seed=0):
 
 def make_sample(program, models, folder, name):
     model, flags, slots, turns, slot = SAMPLES[name]
-    flags = [piece for flag in flags for piece in (["-md", f"{models}/draft-micro.gguf"] if flag == "DRAFT" else [flag])]
-    with Server(program, f"{models}/{model}.gguf", folder, flags, context=4096, parallel=slots) as server:
+    flags = [
+        piece
+        for flag in flags
+        for piece in (["-md", f"{models}/draft-micro.gguf"] if flag == "DRAFT" else [flag])
+    ]
+    with Server(
+        program, f"{models}/{model}.gguf", folder, flags, context=4096, parallel=slots
+    ) as server:
         tokens = []
         for seed, count in enumerate(turns):
             tokens += prompt_tokens(count, seed)
@@ -49,9 +62,12 @@ def make_sample(program, models, folder, name):
 
 
 def make_fragments(program, models, folder):
-    """A unified cache whose freed cells are used again: cells of the file are not in the order of positions."""
+    """A unified cache whose freed cells are used again: cells of the file are not in the order of
+    positions."""
     flags = ["--kv-unified"]
-    with Server(program, f"{models}/llama-micro.gguf", folder, flags, context=512, parallel=4) as server:
+    with Server(
+        program, f"{models}/llama-micro.gguf", folder, flags, context=512, parallel=4
+    ) as server:
         for slot in range(3):
             server.complete(prompt_tokens(40, slot), 4, slot=slot)
         server.erase(0)
@@ -62,13 +78,19 @@ def make_fragments(program, models, folder):
 
 def make_ring(program, models, folder):
     """A sliding-window cache that has gone round once."""
-    with Server(program, f"{models}/gemma3-micro.gguf", folder, ["-ub", "64", "-b", "64"], context=512) as server:
+    with Server(
+        program, f"{models}/gemma3-micro.gguf", folder, ["-ub", "64", "-b", "64"], context=512
+    ) as server:
         server.complete(prompt_tokens(250), 24)
         server.save("gemma3-ring.slot")
 
 
 def main():
-    program, models, out = os.path.join(sys.argv[1], "llama-server"), sys.argv[2], os.path.abspath(sys.argv[3])
+    program, models, out = (
+        os.path.join(sys.argv[1], "llama-server"),
+        sys.argv[2],
+        os.path.abspath(sys.argv[3]),
+    )
     for name in sys.argv[4:] or SAMPLES:
         make_sample(program, models, out, name)
     if not sys.argv[4:]:

@@ -1,7 +1,8 @@
 """One llama-server on a loopback port, for tests and the demo. Standard library only.
 
-The process is the caller's own child and is stopped by its pid alone. It runs with one compute thread: with two on a
-busy machine decode falls to a few tokens a second, and one thread gives the same logits every time.
+The process is the caller's own child and is stopped by its pid alone. It runs with one compute
+thread: with two on a busy machine decode falls to a few tokens a second, and one thread gives the
+same logits every time.
 """
 
 import ctypes
@@ -42,30 +43,47 @@ def free_port():
 
 
 class Server:
-    """program: the wrapper from tools/fetch_llama; slots: a folder for slot files; flags: more of the command line."""
+    """program: the wrapper from tools/fetch_llama; slots: a folder for slot files; flags: more of
+    the command line."""
 
-    def __init__(self, program, model, slots, flags=(), context=16384, parallel=1, log=None, environment=None):
+    def __init__(
+        self, program, model, slots, flags=(), context=16384, parallel=1, log=None, environment=None
+    ):
         self.program, self.model, self.slots, self.log = program, model, slots, log
         self.context, self.parallel, self.flags = context, parallel, list(flags)
         self.environment = environment
         self.process, self.port = None, None
 
-    # Life -----------------------------------------------------------------------------------------------------
+    # Life ----------------------------------------------------------------------------------------
 
     def command(self):
         command = [self.program, "-m", self.model, "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["-t", "1", "-c", str(self.context), "-np", str(self.parallel), "--no-ui", "--metrics"]
+        command += [
+            "-t",
+            "1",
+            "-c",
+            str(self.context),
+            "-np",
+            str(self.parallel),
+            "--no-ui",
+            "--metrics",
+        ]
         command += ["--slot-save-path", self.slots, "--temp", "0", "--cache-ram", "0"]
         return command + self.flags
 
     def start(self):
-        """Starts it and waits until it is ready. Another program may take the port meanwhile: then once more."""
+        """Starts it and waits until it is ready. Another program may take the port meanwhile: then
+        once more."""
         for attempt in range(3):
             self.port = free_port()
             with open(self.log or os.devnull, "ab") as log:
                 environment = {**os.environ, **(self.environment or {})}
                 self.process = subprocess.Popen(
-                    self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                    self.command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
                     preexec_fn=die_with_parent,
                 )
             if self._wait_until_ready():
@@ -116,7 +134,7 @@ class Server:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    # Requests -------------------------------------------------------------------------------------------------
+    # Requests ------------------------------------------------------------------------------------
 
     def request(self, method, path, body=None, timeout=REQUEST_SECONDS):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -146,13 +164,21 @@ class Server:
         return self.request("POST", "/apply-template", {"messages": messages})["prompt"]
 
     def complete(self, prompt, count, slot=0, probabilities=0, **more):
-        """prompt: text or token ids. Returns an Answer; probabilities: so many log-probabilities a token."""
-        body = {"prompt": prompt, "n_predict": count, "id_slot": slot, "cache_prompt": True, "temperature": 0}
+        """prompt: text or token ids. Returns an Answer; probabilities: so many log-probabilities a
+        token."""
+        body = {
+            "prompt": prompt,
+            "n_predict": count,
+            "id_slot": slot,
+            "cache_prompt": True,
+            "temperature": 0,
+        }
         body.update(samplers=["temperature"], return_tokens=True, n_probs=probabilities, **more)
         return Answer(self.request("POST", "/completion", body))
 
     def chat(self, messages, count, slot=0, **more):
-        """The chat door; the answer's tokens are those that the server reports with return_tokens."""
+        """The chat door; the answer's tokens are those that the server reports with
+        return_tokens."""
         body = {"messages": messages, "max_tokens": count, "id_slot": slot, "cache_prompt": True}
         body.update(temperature=0, verbose=True, return_tokens=True, **more)
         return self.request("POST", "/v1/chat/completions", body)

@@ -1,7 +1,8 @@
-"""An independent reader of llama-server's slot files (docs/format/llama-slot-file.md). Standard library only.
+"""An independent reader of llama-server's slot files (docs/format/llama-slot-file.md). Standard
+library only.
 
-parse(data) returns nested plain objects with the byte offset of every part, or raises FormatError. Nothing may be
-left over: the layout is only known if it explains the file to its last byte.
+parse(data) returns nested plain objects with the byte offset of every part, or raises FormatError.
+Nothing may be left over: the layout is only known if it explains the file to its last byte.
 """
 
 import struct
@@ -42,20 +43,25 @@ class Reader:
     def expect(self, form, value, what):
         found = self.take(form)
         if found != value:
-            raise FormatError(f"{what} at {self.at - struct.calcsize('<' + form)}: {found}, not {value}")
+            raise FormatError(
+                f"{what} at {self.at - struct.calcsize('<' + form)}: {found}, not {value}"
+            )
         return found
 
 
 class Shape:
-    """What a file does not say about itself and a reader must know: it follows from the model and the server.
+    """What a file does not say about itself and a reader must know: it follows from the model and
+    the server.
 
     attention: number of attention parts (1, 2 for sliding windows, 0 for a pure recurrent model)
     partial_attention: how many of them a PARTIAL_ONLY blob has (the sliding-window one)
-    recurrent: recurrent layers, as (R bytes, S bytes) are found in the file
+    recurrent: rows of the recurrent part, R and S together: twice the recurrent layers
     extended: cells carry x, y and token (M-RoPE)
     """
 
-    def __init__(self, attention=1, recurrent=False, extended=False, partial_attention=0, draft=None):
+    def __init__(
+        self, attention=1, recurrent=False, extended=False, partial_attention=0, draft=None
+    ):
         self.attention, self.recurrent, self.extended = attention, recurrent, extended
         self.partial_attention, self.draft = partial_attention, draft
 
@@ -107,12 +113,15 @@ def parse_transposed(reader, count):
 
 
 def parse_recurrent(reader):
-    """The rows of layers without a state are absent; how many there are shows where R ends and S begins."""
+    """The rows of layers without a state are absent; how many there are shows where R ends and S
+    begins."""
     part = Part(start=reader.at, rows=[], cells=[])
     part.cell_count = reader.take("I")
     for _ in range(part.cell_count):
         position, count = reader.take("iI")
-        part.cells.append(Part(position=position, sequences=[reader.take("i") for _ in range(count)]))
+        part.cells.append(
+            Part(position=position, sequences=[reader.take("i") for _ in range(count)])
+        )
     part.is_transposed, part.layer_count = reader.take("II")
     return part
 
@@ -124,7 +133,8 @@ def parse_recurrent_rows(reader, part, row_count):
 
 
 def parse_state(reader, shape, is_partial=False):
-    """A blob without its 8-byte head. shape.recurrent is the number of (type, row bytes, data) entries."""
+    """A blob without its 8-byte head. shape.recurrent is the number of (type, row bytes, data)
+    entries."""
     state = Part(start=reader.at, attention=[], recurrent=None)
     for _ in range(shape.partial_attention if is_partial else shape.attention):
         state.attention.append(parse_attention(reader, shape))
@@ -149,7 +159,12 @@ def parse_headed(data, start, end, shape, is_partial):
 def parse_tokens(reader):
     count = reader.take("I")
     payload = [reader.take("i") for _ in range(count)]
-    if len(payload) < 4 or payload[:2] != [TOKEN_NULL, 1] or len(payload) < 4 + payload[2] or payload[2] < 0:
+    if (
+        len(payload) < 4
+        or payload[:2] != [TOKEN_NULL, 1]
+        or len(payload) < 4 + payload[2]
+        or payload[2] < 0
+    ):
         raise FormatError(f"token payload begins {payload[:4]}")
     tokens = payload[3 : 3 + payload[2]]
     return Part(tokens=tokens, media_count=payload[3 + payload[2]], rest=payload[4 + payload[2] :])
@@ -203,7 +218,7 @@ def parse(data, shape):
     return slot
 
 
-# Writing: a file for another boundary, out of the parts of one that was parsed -----------------------------------
+# Writing: a file for another boundary, out of the parts of one that was parsed -------------------
 
 
 def pack_head(tokens):
@@ -212,7 +227,8 @@ def pack_head(tokens):
 
 
 def pack_attention(data, part, keep, stream_count, stream_index, sequence):
-    """The cells that keep(position) accepts, in the file's order, as stream_index of stream_count for sequence."""
+    """The cells that keep(position) accepts, in the file's order, as stream_index of stream_count
+    for sequence."""
     stream = next(one for one in part.streams if one.cell_count)
     chosen = [index for index, cell in enumerate(stream.cells) if keep(cell.position)]
     out = [struct.pack("<I", stream_count), bytes(4 * stream_index), struct.pack("<I", len(chosen))]
@@ -225,7 +241,11 @@ def pack_attention(data, part, keep, stream_count, stream_index, sequence):
     for rows in stream.keys:
         out += pack_rows(data, rows, chosen)
     for rows in stream.values:
-        out += pack_elements(data, rows, chosen, stream) if stream.is_transposed else pack_rows(data, rows, chosen)
+        out += (
+            pack_elements(data, rows, chosen, stream)
+            if stream.is_transposed
+            else pack_rows(data, rows, chosen)
+        )
     out.append(bytes(4 * (stream_count - stream_index - 1)))
     return b"".join(out)
 
@@ -245,19 +265,38 @@ def pack_elements(data, rows, chosen, stream):
             yield data[start : start + rows.element_bytes]
 
 
-def pack_file(data, slot, boundary=None, checkpoints=None, draft=True, stream_count=1, stream_index=0, sequence=0):
-    """The file of slot at boundary (all of it when None), with the checkpoints whose n_tokens are listed (None: all up to
-    the boundary). A boundary before the end needs a checkpoint of its own where the model has a recurrent part."""
+def pack_file(
+    data,
+    slot,
+    boundary=None,
+    checkpoints=None,
+    draft=True,
+    stream_count=1,
+    stream_index=0,
+    sequence=0,
+):
+    """The file of slot at boundary (all of it when None), with the checkpoints whose n_tokens are
+    listed (None: all up to the boundary). A boundary before the end needs a checkpoint of its own
+    where the model has a recurrent part.
+    """
     end = len(slot.head.tokens) if boundary is None else boundary
     out = [pack_head(slot.head.tokens[:end])]
     for part in slot.state.attention:
-        out.append(pack_attention(data, part, lambda position: position < end, stream_count, stream_index, sequence))
+        out.append(
+            pack_attention(
+                data, part, lambda position: position < end, stream_count, stream_index, sequence
+            )
+        )
     if slot.state.recurrent:
         part = slot.state.recurrent
         if boundary is not None:
             part = next(p for p in slot.checkpoints if p.n_tokens == end).target.state.recurrent
         out.append(data[part.start : part.end])
-    kept = [p for p in slot.checkpoints or [] if p.n_tokens <= end and (checkpoints is None or p.n_tokens in checkpoints)]
+    kept = [
+        p
+        for p in slot.checkpoints or []
+        if p.n_tokens <= end and (checkpoints is None or p.n_tokens in checkpoints)
+    ]
     if kept:
         out.append(CHECKPOINTS_MAGIC + struct.pack("<II", 1, len(kept)))
         out += [data[point.start : point.end] for point in kept]
@@ -265,6 +304,8 @@ def pack_file(data, slot, boundary=None, checkpoints=None, draft=True, stream_co
         out.append(DRAFT_MAGIC + struct.pack("<I", 1))
         blob = struct.pack("<II", STATE_MAGIC, sequence)
         for part in slot.draft.state.attention:
-            blob += pack_attention(data, part, lambda position: position < end, stream_count, stream_index, sequence)
+            blob += pack_attention(
+                data, part, lambda position: position < end, stream_count, stream_index, sequence
+            )
         out += [struct.pack("<Q", len(blob)), blob, bytes(8)]
     return b"".join(out)

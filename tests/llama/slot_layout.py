@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The layout of slot files, checked on the real server: every sentence of docs/format/llama-slot-file.md with a size in it.
+"""The layout of slot files, checked on the real server: every sentence of
+docs/format/llama-slot-file.md with a size in it.
 
-When another version of the server writes other bytes, this says where; the codec's own tests use recorded samples.
+When another version of the server writes other bytes, this says where; the codec's own tests use
+recorded samples.
 """
 
 import os
-import sys
 import tempfile
 import unittest
 
@@ -48,7 +49,8 @@ class SlotLayout(unittest.TestCase):
             return file.read()
 
     def two_turns(self, model, shape, flags=(), parallel=1, slot=0):
-        """The file after two turns; its parts must explain it to the last byte, and make it again."""
+        """The file after two turns; its parts must explain it to the last byte, and make it
+        again."""
         with self.server(model, flags, parallel) as server:
             tokens = text_tokens(FIRST)
             tokens += server.complete(tokens, ANSWER, slot=slot).tokens + text_tokens(NEXT, 3)
@@ -58,8 +60,13 @@ class SlotLayout(unittest.TestCase):
         parsed = slot_file.parse(data, shape)
         self.assertEqual(parsed.head.tokens, tokens[:-1])
         self.assertEqual((parsed.head.media_count, parsed.head.rest), (0, []))
-        again = slot_file.pack_file(data, parsed, stream_count=self.streams(parsed), stream_index=slot % self.streams(parsed),
-                                    sequence=slot)
+        again = slot_file.pack_file(
+            data,
+            parsed,
+            stream_count=self.streams(parsed),
+            stream_index=slot % self.streams(parsed),
+            sequence=slot,
+        )
         self.assertEqual(again, data)
         return data, parsed
 
@@ -67,9 +74,14 @@ class SlotLayout(unittest.TestCase):
     def streams(parsed):
         return parsed.state.attention[0].n_stream if parsed.state.attention else 1
 
-    def check_attention(self, part, count, layers, extended=False, transposed=0, sequence=0, row=(1, 256)):
+    def check_attention(
+        self, part, count, layers, extended=False, transposed=0, sequence=0, row=(1, 256)
+    ):
         stream = next(one for one in part.streams if one.cell_count)
-        self.assertEqual((stream.cell_count, stream.layer_count, stream.is_transposed), (count, layers, transposed))
+        self.assertEqual(
+            (stream.cell_count, stream.layer_count, stream.is_transposed),
+            (count, layers, transposed),
+        )
         self.assertEqual([cell.sequences for cell in stream.cells], [[sequence]] * count)
         for cell in stream.cells:
             self.assertEqual(cell.extra is not None, extended)
@@ -78,7 +90,10 @@ class SlotLayout(unittest.TestCase):
         for rows in stream.keys:
             self.assertEqual((rows.type, rows.row_bytes), row)
         for rows in stream.values:
-            found = (rows.type, rows.elements * rows.element_bytes if transposed else rows.row_bytes)
+            found = (
+                rows.type,
+                rows.elements * rows.element_bytes if transposed else rows.row_bytes,
+            )
             self.assertEqual(found, (1, 256) if transposed else row)
         return stream
 
@@ -94,8 +109,12 @@ class SlotLayout(unittest.TestCase):
         boundaries = [FIRST - 4, FIRST + ANSWER - 1, FIRST + ANSWER + NEXT - 4]
         self.assertEqual([point.n_tokens for point in parsed.checkpoints], boundaries)
         for point in parsed.checkpoints:
-            self.assertEqual((point.pos_min, point.pos_max), (point.n_tokens - 1, point.n_tokens - 1))
-            self.assertEqual((point.target.size, point.draft.size, point.third.size), (size, draft, 0))
+            self.assertEqual(
+                (point.pos_min, point.pos_max), (point.n_tokens - 1, point.n_tokens - 1)
+            )
+            self.assertEqual(
+                (point.target.size, point.draft.size, point.third.size), (size, draft, 0)
+            )
             self.assertEqual(point.target.state.sequence, sequence)
             self.assertEqual(point.target.state.recurrent.cells[0].position, point.pos_max)
 
@@ -190,8 +209,12 @@ class SlotLayout(unittest.TestCase):
         self.assertEqual([point.n_tokens for point in parsed.checkpoints], [96, 95, 114])
 
     def test_empty_slot(self):
-        for model, shape, size in (("llama", DENSE, 36), ("gemma3", WINDOWED, 44), ("qwen35", HYBRID, 192),
-                                   ("mamba2", RECURRENT, 232)):
+        for model, shape, size in (
+            ("llama", DENSE, 36),
+            ("gemma3", WINDOWED, 44),
+            ("qwen35", HYBRID, 192),
+            ("mamba2", RECURRENT, 232),
+        ):
             with self.subTest(model), self.server(model) as server:
                 self.assertEqual(server.save("empty")["n_saved"], 0)
                 data = self.read("empty")
@@ -222,8 +245,12 @@ class SlotLayout(unittest.TestCase):
         return answer.cache_n, answer.text
 
     def test_assembled_files_are_restored_exactly(self):
-        for model, shape, flags in (("qwen35", HYBRID, []), ("llama", DENSE, ["-fa", "off"]), ("qwen35mtp", MTP, MTP_FLAGS),
-                                    ("mamba2", RECURRENT, [])):
+        for model, shape, flags in (
+            ("qwen35", HYBRID, []),
+            ("llama", DENSE, ["-fa", "off"]),
+            ("qwen35mtp", MTP, MTP_FLAGS),
+            ("mamba2", RECURRENT, []),
+        ):
             with self.subTest(model):
                 self.check_assembled(model, shape, flags)
 
