@@ -19,6 +19,7 @@ typedef struct slot_builder {
     const build_slot *slot;
     built_slot *built;
     uint64_t state; /* of the generator */
+    uint32_t more_streams;
 } slot_builder;
 
 static void put_bytes(slot_builder *builder, uint64_t value, uint32_t size)
@@ -114,6 +115,8 @@ static void put_attention(slot_builder *builder, const build_attention *attentio
                           uint32_t count)
 {
     uint32_t streams = builder->slot->stream_count == 0 ? 1 : builder->slot->stream_count;
+
+    streams += builder->more_streams;
 
     put_u32(builder, streams);
     for (uint32_t stream = 0; stream < streams; stream++) {
@@ -256,6 +259,7 @@ built_slot *build(const build_slot *slot)
     if (slot->has_draft) {
         put_u32(&builder, 0x54464453);
         put_u32(&builder, 1);
+        builder.more_streams = slot->more_draft_streams;
         put_blob(&builder, &slot->draft, slot->tokens, false);
         put_u64(&builder, slot->third_bytes);
         put_noise(&builder, slot->third_bytes);

@@ -51,10 +51,11 @@ typedef struct build_slot {
     uint32_t sequence;
     uint32_t checkpoint_count;
     uint32_t checkpoint_at[BUILD_CHECKPOINTS];
-    uint32_t third_bytes;   /* of the speculative implementation, after the draft */
-    uint32_t missing_cells; /* at the end of the full attention */
-    bool is_out_of_order;   /* two runs of cells */
-    bool is_media_like;     /* M-RoPE words of an image */
+    uint32_t third_bytes;        /* of the speculative implementation, after the draft */
+    uint32_t more_draft_streams; /* the draft context has so many more streams */
+    uint32_t missing_cells;      /* at the end of the full attention */
+    bool is_out_of_order;        /* two runs of cells */
+    bool is_media_like;          /* M-RoPE words of an image */
     uint64_t seed;
 } build_slot;
 

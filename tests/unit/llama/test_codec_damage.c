@@ -413,6 +413,12 @@ static void test_codec__what_pages_cannot_say_is_stored_whole(void **state)
     build_free(built);
 
     example = hybrid;
+    example.more_draft_streams = 1;
+    built = build(&example);
+    assert_whole(&built->file, "different streams");
+    build_free(built);
+
+    example = hybrid;
     example.missing_cells = 1;
     built = build(&example);
     assert_whole(&built->file, "one cell for each token");
@@ -426,6 +432,49 @@ static void test_codec__what_pages_cannot_say_is_stored_whole(void **state)
     built = build(&hybrid);
     put_number(&built->file, &(build_mark){find_word(&built->file, "SDFT", 0) + 20, 4}, 1);
     assert_whole(&built->file, "different sequences");
+    build_free(built);
+}
+
+static const build_slot window = {
+    .tokens = 70,
+    .main = {.full = {.layers = 1, .key_type = 1, .key_bytes = 4, .value_bytes = 4},
+             .window = {.layers = 1, .key_type = 1, .key_bytes = 4, .value_bytes = 4},
+             .window_tokens = 2},
+    .checkpoint_count = 1,
+    .checkpoint_at = {66}};
+
+/* A file is stored whole when the byte `back` before its end is another. */
+static void spoil_from_end(const build_slot *slot, size_t back, const char *reason)
+{
+    built_slot *built = build(slot);
+
+    built->file.bytes[built->file.size - back] ^= 2;
+    assert_whole(&built->file, reason);
+    build_free(built);
+}
+
+static void test_codec__endpoints_that_do_not_fit_are_stored_whole(void **state)
+{
+    build_slot alone = hybrid;
+
+    (void)state;
+    alone.has_draft = false;
+    alone.checkpoint_count = 0;
+    /* Position of the recurrent part: 16 bytes before its two rows of 20. */
+    spoil_from_end(&alone, 2 * 20 + 16, "not at the last token");
+    alone.checkpoint_count = 1;
+    /* Type of the checkpoint's last row, which two lengths follow; then of a window's V row. */
+    spoil_from_end(&alone, 16 + 20, "another layout");
+    spoil_from_end(&window, 16 + 12 + 2 * 4, "another layout");
+}
+
+static void test_codec__rows_of_no_bytes_are_refused(void **state)
+{
+    build_slot example = {.tokens = 5, .main.full = {.layers = 1, .value_bytes = 4}};
+    built_slot *built = build(&example);
+
+    (void)state;
+    assert_refused(&built->file, KVARVE_CORRUPT, "slot file");
     build_free(built);
 }
 
@@ -622,6 +671,8 @@ int main(void)
         cmocka_unit_test(test_codec__media_are_refused),
         cmocka_unit_test(test_codec__an_empty_slot_is_refused),
         cmocka_unit_test(test_codec__what_pages_cannot_say_is_stored_whole),
+        cmocka_unit_test(test_codec__endpoints_that_do_not_fit_are_stored_whole),
+        cmocka_unit_test(test_codec__rows_of_no_bytes_are_refused),
         cmocka_unit_test(test_codec__a_read_that_fails_ends_it),
         cmocka_unit_test(test_codec__every_byte_is_compared_once_more),
         cmocka_unit_test(test_codec__an_allocation_that_fails_ends_it),
