@@ -132,6 +132,9 @@ KVARVE_NODISCARD kvarve_status generation_of(const namespace_key *name, const kv
  * (2^61 - 1). */
 uint64_t tail_hash_step(uint64_t value, uint32_t token);
 
+/* The tail hashes of the first 0, 1, ... count tokens: out[count + 1]. */
+void tail_hash_run(const uint32_t *tokens, size_t count, uint64_t *out);
+
 /* The chain digest before chunk `chunk` (0: the chain's start). chunk * 4096 <= length. */
 void prefix_chunk_digest(const kvarve_prefix *prefix, uint64_t chunk,
                          uint8_t out[KVARVE_DIGEST_SIZE]);

@@ -51,25 +51,37 @@ static bool visit_at(const store_space *space, const kvarve_prefix *prefix, uint
     return true;
 }
 
+/* The longest length at or below `length` that some checkpoint of the bucket has; 0: none. */
+static uint32_t next_length(const chunk_bucket *bucket, uint32_t length)
+{
+    while (length > 0) {
+        const uint32_t bit = length - 1;
+        const uint64_t below = bucket->lengths[bit / 64] << (63 - bit % 64);
+
+        if (below != 0) {
+            return length - (uint32_t)__builtin_clzll(below);
+        }
+        length = bit / 64 * 64;
+    }
+    return 0;
+}
+
 static bool visit_chunk(const store_space *space, const kvarve_prefix *prefix, uint64_t chunk,
                         uint64_t max, match_visit visit, void *context)
 {
     const chunk_bucket *bucket = catalog_bucket(space, chain_at(prefix, chunk));
     const uint64_t start = chunk * KEY_CHUNK_TOKENS;
-    const uint32_t length = (uint32_t)kvarve_min_u64(max - start, KEY_CHUNK_TOKENS);
-    const uint32_t *tokens = kvarve_prefix_tokens(prefix) + start;
     uint64_t *hashes = space->store->tail_scratch;
+    uint32_t length;
 
     if (bucket == NULL) {
         return true;
     }
-    hashes[0] = 0;
-    for (uint32_t i = 0; i < length; i++) {
-        hashes[i + 1] = tail_hash_step(hashes[i], tokens[i]);
-    }
-    for (uint32_t i = length; i > 0; i--) {
-        if (bucket_may_hold(bucket, i, hashes[i]) &&
-            !visit_at(space, prefix, start + i, visit, context)) {
+    length = next_length(bucket, (uint32_t)kvarve_min_u64(max - start, KEY_CHUNK_TOKENS));
+    tail_hash_run(kvarve_prefix_tokens(prefix) + start, length, hashes);
+    for (; length > 0; length = next_length(bucket, length - 1)) {
+        if (bucket_may_hold(bucket, length, hashes[length]) &&
+            !visit_at(space, prefix, start + length, visit, context)) {
             return false;
         }
     }
@@ -434,7 +446,7 @@ static void explain(const find_search *search, kvarve_miss *miss)
         miss->nearest_tokens = search->refused;
         return;
     }
-    if (search->query->prefix != NULL) {
+    if (search->query->prefix != NULL && search->max < query_length(search->query)) {
         uint64_t beyond = 0;
 
         visit_prefixes(space, search->query->prefix, query_length(search->query), take_longest,
