@@ -277,9 +277,11 @@ void bench_remove_store(const bench_context *bench)
     for (size_t i = 0; i < 2; i++) {
         if (io_join_path(path, sizeof path, bench->store_path, folders[i]) == 0) {
             empty_folder(path);
+            (void)remove(path);
         }
     }
     empty_folder(bench->store_path);
+    (void)remove(bench->store_path);
 }
 
 kvarve_status bench_new_store(bench_context *bench)

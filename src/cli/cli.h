@@ -26,7 +26,8 @@
 /* One row per subcommand: group ("" for none), name, function, one line for `kvarve --help`. */
 #define CLI_COMMAND_TABLE(ROW)                                                                     \
     ROW("llama", "ingest", cli_llama_ingest, "store a llama-server slot file")                     \
-    ROW("llama", "emit", cli_llama_emit, "write a slot file that llama-server can restore")
+    ROW("llama", "emit", cli_llama_emit, "write a slot file that llama-server can restore")        \
+    ROW("", "bench", cli_bench, "measure kvarve here, each figure beside its yardstick")
 
 /* Each gets its own part of the command line: arguments[0] is its name, for example "ingest". */
 #define CLI_COMMAND_PROTOTYPE(group, name, function, line)                                         \
