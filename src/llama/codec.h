@@ -1,34 +1,38 @@
 /*
- * codec.h - llama.cpp's slot files to canonical pages and endpoints, and back. Bytes only: no
+ * codec.h - llama.cpp's slot files to canonical pages and endpoints, and back. Bytes only, no
  * store.
  *
  * A slot file (docs/format/llama-slot-file.md) is a token list, the state of one sequence, and the
  * appendices SCKP (context checkpoints) and SDFT (the draft context). Canonical form:
  *
- *   page      For tokens [t, t + n) of one context: per layer the K rows, then per layer the V
- * rows, V never transposed. No positions, no sequence ids: rows alone. endpoint  What exists only
- * at one boundary of one context: the sliding-window cells and the recurrent rows, behind a head of
- * LLAMA_ENDPOINT_HEAD bytes that describes them. A context without either (dense models, draft
- * layers) has no endpoints at all. layout    What is constant for a model and its settings, as a
- * text: types, row sizes, order, transposition. It belongs to the identity, and is needed to write
- * a file.
+ * - A page is for tokens [t, t + n) of one context: per layer the K rows, then per layer the V
+ * rows, V never transposed. No positions, no sequence ids: rows alone.
+ * - An endpoint is what exists only at one boundary of one context: the sliding-window cells and
+ * the recurrent rows, behind a head of LLAMA_ENDPOINT_HEAD bytes that describes them. A context
+ *   without either (dense models, draft layers) has no endpoints at all.
+ * - A layout is what is constant for a model and its settings, as a text: types, row sizes, order,
+ *   transposition. It belongs to the identity, and is needed to write a file.
  *
  * Canonicalised, because a server takes any: the number of streams, which of them, the sequence id;
  * and checkpoints that are not kept. Everything else is reproduced byte for byte or the file is not
  * canonical: llama_slot_whole_reason and llama_slot_verify say why, and it is stored whole.
  *
- *   reading   llama_slot_open, llama_slot_verify (with a visitor that takes digests),
- * llama_slot_choose, llama_slot_read_tokens, _read_pages, _read_endpoint, llama_slot_close
- *   writing   llama_layout_decode, llama_writer_open, _pages, _endpoint, llama_writer_close
+ * - Reading: llama_slot_open, llama_slot_verify (with a visitor that takes digests),
+ *   llama_slot_choose, llama_slot_read_tokens, _read_pages, _read_endpoint, llama_slot_close.
+ * - Writing: llama_layout_decode, llama_endpoint_decode, llama_writer_open, _pages, _endpoint,
+ *   _finish, _close.
  *
- * Threads    One slot or writer is used by one thread at a time; a layout that is not freed by any.
- * Memory     A slot, its verification and a writer hold at most LLAMA_MEMORY_MAX each, at any file
- *            size; pages of the caller are not counted.
- * Ownership  open and decode allocate, close and free end; both accept NULL. Everything else is
- *            borrowed for the call, if nothing else is said.
- * Errors     KVARVE_CORRUPT: truncated, or lengths and counts that contradict each other.
- *            KVARVE_UNSUPPORTED: another version or a feature that is not known, named in the text.
- *            KVARVE_INVALID: a file without tokens, or a call against its contract. KVARVE_IO,
+ * Threads: one slot or writer is used by one thread at a time; a layout that is not freed by any.
+ *
+ * Memory: a slot with its verification, and a writer, hold at most LLAMA_MEMORY_MAX each, at any
+ * file size; pages of the caller are not counted.
+ *
+ * Ownership: open and decode allocate, close and free end; both accept NULL. Everything else is
+ * borrowed for the call, if nothing else is said.
+ *
+ * Errors: KVARVE_CORRUPT, truncated, or lengths and counts that contradict each other.
+ * KVARVE_UNSUPPORTED, another version or a feature that is not known, named in the text.
+ * KVARVE_INVALID, a file without tokens, or a call against its contract. KVARVE_IO,
  * KVARVE_NO_MEMORY.
  */
 #ifndef KVARVE_LLAMA_CODEC_H
