@@ -174,8 +174,9 @@ void store_put_release(store_put *put)
     }
     put->is_released = true;
     put->cookie = 0;
-    store_put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY */
-    if (put_is_over(put) && put->copies == 0 && put->page_count == 0) {
+    if (!put_is_over(put)) {
+        store_put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY; its end frees it */
+    } else if (put->copies == 0 && put->page_count == 0) {
         free_put(put);
     }
 }
