@@ -11,10 +11,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
+#include "base/checked.h"
 #include "base/fail.h"
 #include "bench/bench_private.h"
 #include "env/env_posix.h"
 #include "env/io_all.h"
+
+#define NUMBER_TEXT 32
 
 typedef struct bench_row {
     bench_entry entry;
@@ -75,14 +79,25 @@ double bench_median(const double *values, uint32_t count)
     return count % 2 == 1 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
+/* A count to its last digit, a measurement to six of them. */
+static const char *number_text(double value, char out[NUMBER_TEXT])
+{
+    const bool is_whole = value >= 0 && value < 1e15 && value == (double)(uint64_t)value;
+
+    (void)snprintf(out, NUMBER_TEXT, is_whole ? "%.0f" : "%.6g", value);
+    return out;
+}
+
 static void print_runs(FILE *out, const char *name, const double *values, uint32_t count)
 {
+    char text[NUMBER_TEXT];
+
     if (values == NULL) {
         return;
     }
     (void)fprintf(out, ",\"%s\":[", name);
     for (uint32_t i = 0; i < count; i++) {
-        (void)fprintf(out, "%s%.6g", i == 0 ? "" : ",", values[i]);
+        (void)fprintf(out, "%s%s", i == 0 ? "" : ",", number_text(values[i], text));
     }
     (void)fputc(']', out);
 }
@@ -97,17 +112,19 @@ static void print_json(const bench_context *bench, const bench_value *figure, do
                        double yardstick, double measured)
 {
     FILE *out = bench->options->out;
+    char text[NUMBER_TEXT];
 
-    (void)fprintf(out, "{\"bench\":\"%s\",\"figure\":\"%s\",\"unit\":\"%s\",\"value\":%.6g",
-                  bench->name, figure->name, figure->unit, value);
+    (void)fprintf(out, "{\"bench\":\"%s\",\"figure\":\"%s\",\"unit\":\"%s\",\"value\":%s",
+                  bench->name, figure->name, figure->unit, number_text(value, text));
     if (figure->yardsticks != NULL) {
-        (void)fprintf(out, ",\"yardstick\":%.6g,\"ratio\":%.4g", yardstick, measured);
+        (void)fprintf(out, ",\"yardstick\":%s,\"ratio\":%.4g", number_text(yardstick, text),
+                      measured);
     } else {
         (void)fputs(",\"yardstick\":null,\"ratio\":null", out);
     }
     if (figure->has_reach) {
-        (void)fprintf(out, ",\"reach\":\"%s %.6g\"",
-                      figure->is_at_most ? "<=" : ">=", figure->reach);
+        (void)fprintf(out, ",\"reach\":\"%s %s\"",
+                      figure->is_at_most ? "<=" : ">=", number_text(figure->reach, text));
     } else {
         (void)fputs(",\"reach\":null", out);
     }
@@ -127,13 +144,16 @@ static void print_text(const bench_context *bench, const bench_value *figure, do
                        double yardstick, double measured)
 {
     FILE *out = bench->options->out;
+    char text[NUMBER_TEXT];
 
-    (void)fprintf(out, "%-13s %-34s %12.6g %s", bench->name, figure->name, value, figure->unit);
+    (void)fprintf(out, "%-13s %-42s %12s %s", bench->name, figure->name, number_text(value, text),
+                  figure->unit);
     if (figure->yardsticks != NULL) {
-        (void)fprintf(out, "  yardstick %.6g  ratio %.3f", yardstick, measured);
+        (void)fprintf(out, "  yardstick %s  ratio %.3f", number_text(yardstick, text), measured);
     }
     if (figure->has_reach) {
-        (void)fprintf(out, "  (%s %.6g: %s)", figure->is_at_most ? "<=" : ">=", figure->reach,
+        (void)fprintf(out, "  (%s %s: %s)",
+                      figure->is_at_most ? "<=" : ">=", number_text(figure->reach, text),
                       is_reached(figure, measured) ? "ok" : "NOT REACHED");
     }
     (void)fprintf(out, "%s%s%s\n", bench->is_lowered ? "  [sizes lowered by flags]" : "",
@@ -181,38 +201,62 @@ uint64_t bench_now_ns(void)
 
 /* --- buffers --- */
 
-void *bench_buffer(size_t size, kvarve_error *err)
-{
-    kvarve_memory *memory = memory_posix();
-    kvarve_mapping mapping = {0};
-    uint64_t state = 88172645463325252;
-    uint64_t *words;
-    int rc = memory->create(memory, "kvarve-bench", size, &mapping);
+/* The mappings behind the buffers that are out. */
+#define BUFFERS_MAX 4u
+static kvarve_mapping mappings[BUFFERS_MAX];
 
-    if (rc == 0) {
-        rc = memory->populate(memory, &mapping, 0, size);
+static kvarve_mapping *find_mapping(const void *base)
+{
+    for (size_t i = 0; i < BUFFERS_MAX; i++) {
+        if (mappings[i].base == base) {
+            return &mappings[i];
+        }
     }
-    if (rc < 0) {
-        (void)kvarve_fail_io(err, rc, "a buffer of %zu bytes", size);
-        return NULL;
-    }
-    words = mapping.base;
+    return NULL;
+}
+
+static void fill(void *bytes, size_t size)
+{
+    uint64_t *words = bytes;
+    uint64_t state = 88172645463325252;
+
     for (size_t i = 0; i < size / sizeof *words; i++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         words[i] = state;
     }
-    return mapping.base;
 }
 
-void bench_free_buffer(void *buffer, size_t size)
+void *bench_buffer(size_t size, kvarve_error *err)
 {
     kvarve_memory *memory = memory_posix();
-    kvarve_mapping mapping = {.base = buffer, .size = size, .fd = -1};
+    kvarve_mapping *mapping = find_mapping(NULL);
+    const size_t whole = kvarve_round_up(size, KVARVE_IO_ALIGNMENT);
+    int rc;
+
+    KVARVE_ASSERT(mapping != NULL);
+    rc = memory->create(memory, "kvarve-bench", whole, mapping);
+    if (rc == 0) {
+        rc = memory->populate(memory, mapping, 0, whole);
+        if (rc < 0) {
+            memory->destroy(memory, mapping);
+        }
+    }
+    if (rc < 0) {
+        (void)kvarve_fail_io(err, rc, "a buffer of %zu bytes", size);
+        return NULL;
+    }
+    fill(mapping->base, whole);
+    return mapping->base;
+}
+
+void bench_free_buffer(void *buffer)
+{
+    kvarve_memory *memory = memory_posix();
 
     if (buffer != NULL) {
-        memory->destroy(memory, &mapping);
+        memory->destroy(memory, find_mapping(buffer));
     }
 }
 

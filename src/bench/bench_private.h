@@ -39,9 +39,9 @@ void bench_count(const bench_context *bench, const char *name, const char *unit,
 double bench_median(const double *values, uint32_t count);
 
 uint64_t bench_now_ns(void);
-/* Populated, 4096-aligned memory with pseudo-random bytes; NULL: none. */
+/* Populated, 4096-aligned memory with pseudo-random bytes, four at a time; NULL: none. */
 void *bench_buffer(size_t size, kvarve_error *err);
-void bench_free_buffer(void *buffer, size_t size);
+void bench_free_buffer(void *buffer);
 
 /* A fresh, empty folder for a store; removed with all below it by bench_remove_store. */
 KVARVE_NODISCARD kvarve_status bench_new_store(bench_context *bench);

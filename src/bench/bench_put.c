@@ -2,7 +2,7 @@
  * bench_put.c - a durable put and a verified restore of 413 MB, beside plain direct I/O and memcpy
  * of the same bytes.
  *
- * The checkpoint is 60 pages of 6,893,568 bytes of one endpoint state, handed over in place: the
+ * The checkpoint is 60 pages of 6,893,568 bytes of one attention group, handed over in place: the
  * bytes are in the arena already, as a caller that writes in place leaves them, and the pool takes
  * the digests.
  */
@@ -18,6 +18,7 @@
 #define CHURN_PAGE  262144u
 #define CHURN_CAP   (UINT64_C(2) << 30)
 #define CHURN_TIMES 10u
+#define CHURN_LEAST 16u /* pages of the smallest put */
 #define PIECE       (UINT32_C(1) << 20)
 
 typedef struct put_work {
@@ -36,7 +37,7 @@ static kvarve_status open_store(put_work *work, uint64_t cap, kvarve_error *err)
 {
     kvarve_store_options options = KVARVE_STORE_OPTIONS_INIT;
     kvarve_namespace_options name = KVARVE_NAMESPACE_OPTIONS_INIT;
-    /* Attention pages, one token each: pages stay apart, and none is shared. */
+    /* Attention pages of 16 tokens; each run has tokens of its own, so none is shared. */
     const kvarve_group group = {
         .page_class = KVARVE_CLASS_PREFIX, .span_tokens = 16, .page_bytes = work->page_bytes};
     kvarve_status status;
@@ -145,6 +146,10 @@ static kvarve_status prepare(put_work *work, bench_context *bench, uint32_t page
         bench->options->bytes != 0 ? bench->options->bytes : (uint64_t)PAGE_BYTES * PAGES;
 
     *work = (put_work){.bench = bench, .page_bytes = page_bytes};
+    if (page_bytes % KVARVE_IO_ALIGNMENT != 0) { /* the yardstick's direct I/O moves whole blocks */
+        return kvarve_fail(bench->err, KVARVE_INVALID, "bench: --page-bytes %u: a multiple of 4096",
+                           page_bytes);
+    }
     work->pages = (uint32_t)(bytes / page_bytes);
     if (work->pages == 0 || bytes > (UINT64_C(8) << 30)) {
         return kvarve_fail(bench->err, KVARVE_INVALID, "bench: --bytes %llu: %u .. 8 GiB",
@@ -162,8 +167,8 @@ static void discard(put_work *work)
     if (work->store != NULL) {
         close_store(work);
     }
-    bench_free_buffer(work->buffer, work->bytes);
-    bench_free_buffer(work->target, work->bytes);
+    bench_free_buffer(work->buffer);
+    bench_free_buffer(work->target);
 }
 
 static double megabytes_a_second(size_t bytes, double ns)
@@ -388,6 +393,7 @@ static kvarve_status restore_fresh(bench_context *bench)
 static kvarve_status churn(put_work *work)
 {
     const uint32_t whole = work->pages;
+    const uint32_t least = whole < CHURN_LEAST ? whole : CHURN_LEAST;
     const uint64_t cap = bench_churn_cap(work->bench);
     uint64_t written = 0;
     uint64_t seed = 1000;
@@ -396,7 +402,7 @@ static kvarve_status churn(put_work *work)
 
     while (written < CHURN_TIMES * cap && status == KVARVE_OK) {
         seed++;
-        work->pages = 16 + (uint32_t)(seed * 2654435761u % (whole - 15));
+        work->pages = least + (uint32_t)(seed * 2654435761u % (whole - least + 1));
         status = timed_put(work, seed, &ns, work->bench->err);
         written += (uint64_t)work->pages * work->page_bytes;
     }

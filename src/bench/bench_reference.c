@@ -289,7 +289,7 @@ static kvarve_status run_reference(bench_context *bench, const uint64_t *lengths
     if (work.store != NULL) {
         close_reference(&work);
     }
-    bench_free_buffer(work.page, kvarve_round_up(work.page_bytes, 4096));
+    bench_free_buffer(work.page);
     return status;
 }
 
