@@ -7,6 +7,7 @@
  * DIR/index.db    living batches (index/index.h)
  * DIR/segments/   pages and records (segment/segment.h)
  * DIR/namespaces/ identity documents, one file each
+ * DIR/rebuild     a rebuild of the index has not ended (rebuild_mark.c)
  * DIR/reserve     room that evictions may use on a full disk
  *
  * Invariants
@@ -616,6 +617,9 @@ static kvarve_status rebuild_index(store_machine *store, const store_file *file,
         status = apply_records(all, err);
     }
     if (status == KVARVE_OK) {
+        status = rebuild_mark_set(store, err);
+    }
+    if (status == KVARVE_OK) {
         status = index_remove(&store->env, store->directory, err);
     }
     if (status == KVARVE_OK) {
@@ -741,6 +745,9 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
 
     if (status == KVARVE_OK) {
         status = take_lock(store, err); /* I1 */
+    }
+    if (status == KVARVE_OK) {
+        status = rebuild_mark_find(store, err);
     }
     if (status == KVARVE_OK) {
         status = open_identity(store, &file, err);

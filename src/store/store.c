@@ -124,6 +124,7 @@ bool store_poll(store_machine *store)
     lease_settle_all(store);
     verify_poll(store);
     commit_start(store);
+    rebuild_mark_settle(store);
     return has_done;
 }
 

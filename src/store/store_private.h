@@ -360,7 +360,8 @@ struct store_machine {
     bool wants_transaction;   /* drops should become durable without a put */
     segment_request grow_request;
     bool has_reserve; /* the reserve file stands */
-    kvarve_job *file_job;
+    bool is_rebuilt; /* the new index is complete and checked; its mark is to go */
+    kvarve_job rebuild_job;
 
     segment_request trim_request;
     bool is_trimming;
@@ -473,6 +474,11 @@ kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err);
 /* recover.c */
 kvarve_status recover_open(store_machine *store, kvarve_error *err);
 void recover_close(store_machine *store);
+
+/* rebuild_mark.c: a rebuild that was cut short begins anew. */
+kvarve_status rebuild_mark_find(store_machine *store, kvarve_error *err); /* sets the flag REBUILD */
+kvarve_status rebuild_mark_set(store_machine *store, kvarve_error *err);
+void rebuild_mark_settle(store_machine *store); /* its end, when its drops are durable */
 
 /* space.c */
 void space_release(store_space *space);

@@ -371,7 +371,8 @@ static void finish(verify_run *run)
     release_work(run);
     if (store->is_opening) { /* I4 */
         drop_damaged(store);
-        store->is_opening = false;
+        store->wants_transaction = true;
+        store->is_rebuilt = true; /* rebuild_mark.c goes on */
         commit_start(store);
     }
 }
