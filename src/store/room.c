@@ -52,8 +52,14 @@ void page_drop_slot(store_page *page)
 
 bool room_evict_ram(store_machine *store)
 {
-    kvarve_link *link = kvarve_list_take_first(&store->resident);
+    arena_counters arena;
+    kvarve_link *link;
 
+    arena_count(store->arena, &arena);
+    if (arena.is_populating) {
+        return false; /* room is on its way */
+    }
+    link = kvarve_list_take_first(&store->resident);
     if (link == NULL) {
         return false;
     }
