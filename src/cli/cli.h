@@ -27,6 +27,12 @@
 #define CLI_COMMAND_TABLE(ROW)                                                                     \
     ROW("llama", "ingest", cli_llama_ingest, "store a llama-server slot file")                     \
     ROW("llama", "emit", cli_llama_emit, "write a slot file that llama-server can restore")        \
+    ROW("", "ls", cli_ls, "list the checkpoints of a store")                                       \
+    ROW("", "show", cli_show, "show everything of one checkpoint")                                 \
+    ROW("", "verify", cli_verify, "read and check every page")                                     \
+    ROW("", "rebuild", cli_rebuild, "make the index anew from the segments")                       \
+    ROW("", "gc", cli_gc, "give space back to the disk")                                           \
+    ROW("", "rm", cli_rm, "drop checkpoints")                                                      \
     ROW("", "bench", cli_bench, "measure kvarve here, each figure beside its yardstick")
 
 /* Each gets its own part of the command line: arguments[0] is its name, for example "ingest". */
