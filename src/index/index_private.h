@@ -14,9 +14,6 @@
 #include "index/index.h"
 #include "index/vfs_private.h"
 
-#define INDEX_PAGE_BYTES        4096
-#define INDEX_LOG_HEADER_BYTES  32u
-#define INDEX_FRAME_BYTES       (INDEX_PAGE_BYTES + 24u)
 #define INDEX_CHECKPOINT_FRAMES 256u
 #define INDEX_BODY_BYTES_MAX    (UINT32_C(1) << 20)
 #define INDEX_LOG_BYTES_LEAST   (UINT64_C(1) << 20)

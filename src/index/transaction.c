@@ -199,6 +199,24 @@ static void tend_log(kvarve_index *index)
     }
 }
 
+/* The log's last commit lost its padding to a power cut (V6 of vfs.c): empty the log, begin again.
+ */
+static int begin_again(kvarve_index *index, const index_transaction *transaction, int code)
+{
+    int rc;
+
+    if (!index->vfs.wants_new_log) {
+        return code;
+    }
+    index->vfs.wants_new_log = false;
+    if (!undo(index, code)) {
+        return SQLITE_IOERR;
+    }
+    rc = checkpoint(index, SQLITE_CHECKPOINT_TRUNCATE);
+    index_vfs_mark_log(&index->vfs);
+    return rc == SQLITE_OK ? write_and_commit(index, transaction) : rc;
+}
+
 static void run_transaction(kvarve_job *job)
 {
     index_transaction *transaction = KVARVE_LIST_ITEM(job, index_transaction, job);
@@ -214,7 +232,7 @@ static void run_transaction(kvarve_job *job)
     rc = prepare_log(index, transaction);
     index_vfs_mark_log(&index->vfs);
     if (rc == SQLITE_OK) {
-        rc = write_and_commit(index, transaction);
+        rc = begin_again(index, transaction, write_and_commit(index, transaction));
     }
     if (rc != SQLITE_OK) {
         transaction->status = index_fail(index, rc, "commit to", &transaction->error);

@@ -10,6 +10,8 @@
  *   V4  Read only means that nothing is created, written, truncated or removed.
  *   V5  No device characteristic is promised. Above all not POWERSAFE_OVERWRITE: SQLite therefore
  *       pads each commit to a whole sector, and a sector torn later holds no older commit.
+ *   V6  What follows a commit in its sector is that padding: where a power cut has destroyed the
+ *       padding, nothing is written behind the commit; the log is emptied first.
  *
  * Threads and ownership: see vfs_private.h. Deliberately absent: shared memory (the connection is
  * exclusive), temporary files (temp_store is memory), loading of extensions.
@@ -29,6 +31,7 @@
 #define MS_PER_S        1000
 #define MS_PER_DAY      86400000.0
 #define NO_FD           (-1)
+#define WAL_PIECE       ((size_t)512)
 
 typedef struct index_file {
     sqlite3_file base;
@@ -127,6 +130,49 @@ static int file_read(sqlite3_file *base, void *bytes, int size, sqlite3_int64 of
     return rc < 0 ? refuse(file->vfs, rc, SQLITE_IOERR_READ) : SQLITE_OK;
 }
 
+/* Does the frame before `end` repeat the one before that: page, size of the database, content?
+ * 1, 0 or -errno. */
+static int is_padding(const index_file *file, uint64_t end)
+{
+    kvarve_io *io = file->vfs->env->io;
+    uint8_t last[WAL_PIECE];
+    uint8_t before[WAL_PIECE];
+    uint64_t at = end - INDEX_FRAME_BYTES;
+    size_t size = INDEX_FRAME_HEAD_BYTES;
+    int rc = 0;
+
+    for (; at < end; at += size, size = WAL_PIECE) {
+        const size_t compared = size == WAL_PIECE ? WAL_PIECE : 8; /* without salts and checksums */
+
+        size = size < end - at ? size : (size_t)(end - at);
+        rc = io_read_all(io, file->fd, last, size, at);
+        if (rc == 0) {
+            rc = io_read_all(io, file->fd, before, size, at - INDEX_FRAME_BYTES);
+        }
+        if (rc != 0 || memcmp(last, before, compared < size ? compared : size) != 0) {
+            return rc;
+        }
+    }
+    return 1;
+}
+
+/* V6, before the first write since the log was opened. */
+static int check_log_end(index_file *file, uint64_t end)
+{
+    index_vfs *vfs = file->vfs;
+    int rc = 1;
+
+    if (end > INDEX_LOG_HEADER_BYTES && end % SECTOR_BYTES != 0) {
+        rc = end < INDEX_LOG_HEADER_BYTES + 2 * INDEX_FRAME_BYTES ? 0 : is_padding(file, end);
+    }
+    if (rc < 0) {
+        return refuse(vfs, rc, SQLITE_IOERR_READ);
+    }
+    vfs->wants_new_log = rc == 0;
+    vfs->is_log_end_known = rc == 1;
+    return rc == 1 ? SQLITE_OK : SQLITE_FULL;
+}
+
 static int file_write(sqlite3_file *base, const void *bytes, int size, sqlite3_int64 offset)
 {
     index_file *file = file_of(base);
@@ -135,6 +181,12 @@ static int file_write(sqlite3_file *base, const void *bytes, int size, sqlite3_i
     KVARVE_ASSERT(size >= 0 && offset >= 0);
     if (file->vfs->is_read_only) {
         return SQLITE_READONLY; /* V4 */
+    }
+    if (file->is_log && !file->vfs->is_log_end_known) {
+        rc = check_log_end(file, (uint64_t)offset);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
     }
     /* Noted before the call: a failed write may have written a part. */
     note_write(file, (uint64_t)offset, (uint64_t)size);
@@ -159,6 +211,7 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
         return refuse(file->vfs, rc, SQLITE_IOERR_TRUNCATE);
     }
     set_size(file, (uint64_t)size);
+    file->vfs->is_log_end_known = file->vfs->is_log_end_known || file->is_log;
     return SQLITE_OK;
 }
 

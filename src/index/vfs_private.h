@@ -21,6 +21,11 @@
 #define INDEX_LOG_NAME     "index.db-wal"
 #define INDEX_JOURNAL_NAME "index.db-journal"
 
+#define INDEX_PAGE_BYTES       4096
+#define INDEX_LOG_HEADER_BYTES 32u
+#define INDEX_FRAME_HEAD_BYTES 24u
+#define INDEX_FRAME_BYTES      (INDEX_PAGE_BYTES + INDEX_FRAME_HEAD_BYTES)
+
 typedef struct index_vfs {
     sqlite3_vfs base;
     const kvarve_env *env;
@@ -29,6 +34,8 @@ typedef struct index_vfs {
     int os_errno;              /* of the last failed call, positive; 0: none since it was cleared */
     kvarve_fd log_fd;          /* borrowed from SQLite's open log file; -1 while there is none */
     uint64_t log_lowest_write; /* since index_vfs_mark_log; UINT64_MAX: nothing was written */
+    bool is_log_end_known;     /* the log was written since it was opened, or was begun anew */
+    bool wants_new_log;        /* a write was refused (V6): the log is to be emptied first */
     _Atomic uint64_t database_bytes;
     _Atomic uint64_t database_bytes_written;
     _Atomic uint64_t log_bytes;
