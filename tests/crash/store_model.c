@@ -720,6 +720,7 @@ static const char *check_item(const model *known, size_t at, bool is_rebuilt, re
 
 const char *model_check(session *open, const model *known, bool is_rebuilt, model_view *out)
 {
+    static char text[96]; /* one test thread */
     model_view seen = {.found = 0};
 
     for (size_t i = 0; i < known->count; i++) {
@@ -727,7 +728,8 @@ const char *model_check(session *open, const model *known, bool is_rebuilt, mode
         const char *broken = check_item(known, i, is_rebuilt, answer, seen.is_found[i]);
 
         if (broken != NULL) {
-            return broken;
+            (void)snprintf(text, sizeof text, "item %zu: %s", i, broken);
+            return text;
         }
         seen.found += seen.is_found[i];
     }

@@ -502,6 +502,17 @@ static const char *look(stage *of, model *known, uint32_t flags, bool puts_probe
     return broken;
 }
 
+static const char *in_phase(const char *phase, const char *broken)
+{
+    static char text[160];
+
+    if (broken == NULL) {
+        return NULL;
+    }
+    (void)snprintf(text, sizeof text, "%s: %s", phase, broken);
+    return text;
+}
+
 const char *stage_check(stage *of, model *known, uint64_t seed, bool is_rebuilt)
 {
     const world_plan quiet = {
@@ -514,11 +525,14 @@ const char *stage_check(stage *of, model *known, uint64_t seed, bool is_rebuilt)
     world_set_plan(of->world, &quiet);
     world_restart(of->world, &quiet);
     broken = look(of, known, 0, false);
-    if (broken == NULL && is_rebuilt) {
+    if (broken != NULL) {
+        return in_phase("at the second open", broken);
+    }
+    if (is_rebuilt) {
         broken = look(of, known, KVARVE_OPEN_REBUILD, false);
         broken = broken == NULL ? look(of, known, 0, false) : broken;
     }
-    return broken;
+    return in_phase("after a rebuild", broken);
 }
 
 const char *stage_recover(stage *of)
