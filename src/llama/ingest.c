@@ -227,14 +227,14 @@ static void digest_parts(llama_ingest *ingest, ingest_boundary *boundary, llama_
         const uint64_t inside = offset % part_bytes;
         const size_t many = (size_t)kvarve_min_u64(size, part_bytes - inside);
         if (inside == 0) {
-            page_digest_begin(&ingest->part_state);
+            page_digest_begin(ingest->part_state);
         }
-        page_digest_update(&ingest->part_state, bytes, many);
+        page_digest_update(ingest->part_state, bytes, many);
         offset += many;
         bytes += many;
         size -= many;
         if (offset % part_bytes == 0 || offset == boundary->endpoint_bytes[part]) {
-            boundary->parts[part][(offset - 1) / part_bytes] = page_digest_end(&ingest->part_state);
+            boundary->parts[part][(offset - 1) / part_bytes] = page_digest_end(ingest->part_state);
         }
     }
 }
@@ -314,11 +314,13 @@ static kvarve_status prepare_cut(llama_ingest *ingest, kvarve_error *err)
 {
     static const llama_visitor visits = {.page = visit_page, .endpoint = visit_endpoint};
     llama_visitor visitor = visits;
+    page_digest_state part_state;
     kvarve_status status =
         llama_groups_of(llama_slot_layout(ingest->slot, LLAMA_MAIN),
                         llama_slot_layout(ingest->slot, LLAMA_DRAFT), &ingest->groups, err);
 
     visitor.context = ingest;
+    ingest->part_state = &part_state;
     ingest->page_count = llama_slot_tokens(ingest->slot) / LLAMA_SPAN;
     if (status == KVARVE_OK) {
         status = make_step(ingest, err);
@@ -339,6 +341,7 @@ static kvarve_status prepare_cut(llama_ingest *ingest, kvarve_error *err)
     for (uint32_t i = 0; i < ingest->boundary_count && status == KVARVE_OK; i++) {
         status = digest_last_pages(ingest, &ingest->boundaries[i], err);
     }
+    ingest->part_state = NULL;
     return status;
 }
 

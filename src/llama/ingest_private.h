@@ -33,8 +33,9 @@ struct llama_ingest {
     size_t step_size;
     llama_ingest_options options;
     uint64_t done; /* for progress */
-    /* While an endpoint passes by: digest of the part that is not complete yet. */
-    page_digest_state part_state;
+    /* While an endpoint passes by: digest of the part that is not complete yet. Borrowed from the
+     * stack, because it is aligned more than memory that is allocated. */
+    page_digest_state *part_state;
 };
 
 uint64_t ingest_part_count(const llama_ingest *ingest, const ingest_boundary *boundary,
