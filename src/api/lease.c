@@ -178,6 +178,7 @@ kvarve_status kvarve_lease_wait(kvarve_lease *lease, uint32_t timeout_ms, kvarve
     do {
         state = store_lease_status(lease->lease, out_miss);
     } while (state == LEASE_LOADING && embedded_wait(host_of(lease), deadline));
+    state = store_lease_status(lease->lease, out_miss); /* its own deadline may just have passed */
     embedded_unlock(host_of(lease));
     if (state == LEASE_SOFT) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: no load was submitted");

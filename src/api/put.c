@@ -5,6 +5,7 @@
  */
 #include "api/api_private.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -130,6 +131,9 @@ static kvarve_status has_reached(const store_put *put, uint32_t wanted)
     if (store_put_refusal(put) != KVARVE_REFUSED_NOT) {
         return KVARVE_MISS; /* its deadline passed; the commit goes on without us */
     }
+    if (wanted == KVARVE_PUT_STAGED && store_put_is_settling(put)) {
+        return KVARVE_BUSY; /* an open put: it can be extended when the pages before are sealed */
+    }
     return state >= wanted ? KVARVE_OK : KVARVE_BUSY;
 }
 
@@ -149,7 +153,11 @@ kvarve_status kvarve_put_wait(kvarve_put *put, uint32_t state, uint32_t timeout_
     embedded_lock(host_of(put));
     for (;;) {
         status = has_reached(put->put, state);
-        if (status != KVARVE_BUSY || !embedded_wait(host_of(put), deadline)) {
+        if (status != KVARVE_BUSY) {
+            break;
+        }
+        if (!embedded_wait(host_of(put), deadline)) {
+            status = has_reached(put->put, state); /* its own deadline may just have passed */
             break;
         }
     }
@@ -157,9 +165,48 @@ kvarve_status kvarve_put_wait(kvarve_put *put, uint32_t state, uint32_t timeout_
     return status;
 }
 
+static int compare_plans(const void *a, const void *b)
+{
+    const kvarve_page_plan *x = a;
+    const kvarve_page_plan *y = b;
+
+    if (x->group != y->group) {
+        return x->group < y->group ? -1 : 1;
+    }
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+/* All entries, sorted; *out is released by the caller. */
+static kvarve_status take_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan **out,
+                               size_t *out_count, kvarve_error *err)
+{
+    kvarve_page_plan *plan = NULL;
+    size_t count = 0;
+    kvarve_status status;
+
+    embedded_lock(host_of(put));
+    status = store_put_plan(put->put, rank, NULL, 0, &count, err);
+    if (status == KVARVE_OK) {
+        plan = kvarve_allocate_array(count + 1, sizeof *plan);
+        status = plan == NULL ? kvarve_fail(err, KVARVE_NO_MEMORY, "put: a plan of %zu", count)
+                              : store_put_plan(put->put, rank, plan, count, &count, err);
+    }
+    embedded_unlock(host_of(put));
+    if (status != KVARVE_OK) {
+        kvarve_release(plan);
+        return status;
+    }
+    qsort(plan, count, sizeof *plan, compare_plans);
+    *out = plan;
+    *out_count = count;
+    return KVARVE_OK;
+}
+
 kvarve_status kvarve_put_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan *out_pages,
                               size_t max, size_t *out_count, kvarve_error *err)
 {
+    kvarve_page_plan *plan = NULL;
+    size_t count = 0;
     kvarve_status status = check_put(put, "kvarve_put_plan", err);
 
     if (status == KVARVE_OK) {
@@ -169,11 +216,17 @@ kvarve_status kvarve_put_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan *
         status = check_pointer(out_pages, "kvarve_put_plan", "out_pages", err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_plan(put->put, rank, out_pages, max, out_count, err);
-        embedded_unlock(host_of(put));
+        status = take_plan(put, rank, &plan, &count, err);
     }
-    return status;
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (max > 0 && count > 0) {
+        memcpy(out_pages, plan, (count < max ? count : max) * sizeof *plan);
+    }
+    kvarve_release(plan);
+    *out_count = count;
+    return KVARVE_OK;
 }
 
 /* --- bytes from the caller --- */

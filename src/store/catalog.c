@@ -740,3 +740,12 @@ void catalog_drop(store_machine *store, store_checkpoint *checkpoint)
     }
     drop_one(store, checkpoint);
 }
+
+void checkpoint_unlease(store_machine *store, store_checkpoint *checkpoint)
+{
+    KVARVE_ASSERT(checkpoint->leases > 0);
+    checkpoint->leases--;
+    if (checkpoint->leases == 0 && !checkpoint->is_queued && checkpoint->batch == NULL) {
+        catalog_drop(store, checkpoint);
+    }
+}

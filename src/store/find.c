@@ -133,7 +133,7 @@ static store_span *span_at(const store_space *space, const store_query *query, u
         return NULL;
     }
     key = page_key_of(&space->name, digest, end, &what);
-    return catalog_find_span(space, &key, NULL); /* the newest */
+    return span_find_whole(space, &key);
 }
 
 /* The longest stored span that ends at a multiple of derived_span up to `max`. */

@@ -246,11 +246,11 @@ static void free_lease(store_lease *lease)
     for (size_t i = 0; i < lease->page_count; i++) {
         unpin(&lease->pages[i]);
     }
-    if (lease->checkpoint != NULL) {
-        lease->checkpoint->leases--;
-    }
     if (lease->companion != NULL) {
-        lease->companion->leases--;
+        checkpoint_unlease(store, lease->companion);
+    }
+    if (lease->checkpoint != NULL) {
+        checkpoint_unlease(store, lease->checkpoint);
     }
     for (size_t i = 0; i < 2; i++) {
         if (lease->spans[i] != NULL) {

@@ -79,7 +79,7 @@ static void let_go_of_pages(store_put *put)
         }
     }
     if (put->awaited != NULL) {
-        put->awaited->leases--;
+        checkpoint_unlease(put->store, put->awaited);
         put->awaited = NULL;
     }
     free_orphans(put);
@@ -213,7 +213,7 @@ void put_became_durable(store_put *put)
 {
     put->is_in_commit = false;
     for (size_t i = 0; i < 2; i++) {
-        if (put->parts[i].checkpoint != NULL) {
+        if (put->parts[i].checkpoint != NULL && !put->parts[i].is_present) {
             put->parts[i].checkpoint->is_queued = false;
         }
     }
@@ -235,6 +235,8 @@ void put_settle_awaited(store_machine *store)
             put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
         } else if (store->is_failed) {
             put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
+        } else if (!put->awaited->is_queued) { /* taken back: its bytes were lost */
+            put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
         }
     }
 }
@@ -242,8 +244,10 @@ void put_settle_awaited(store_machine *store)
 void put_settle_all(store_machine *store)
 {
     const uint64_t now = store_now(store);
-    kvarve_link *link = store->puts.next;
+    kvarve_link *link;
 
+    put_settle_awaited(store);
+    link = store->puts.next;
     while (link != &store->puts) {
         store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
 
@@ -536,6 +540,12 @@ kvarve_status store_put_begin(store_namespace *name, const kvarve_prefix *prefix
 }
 
 /* --- open puts --- */
+
+bool store_put_is_settling(const store_put *put)
+{
+    return put->is_open && !put_is_over(put) && put->page_count > 0 && put->unsealed > 0 &&
+           is_acked_by_all(put);
+}
 
 static kvarve_status check_open(const store_put *put, kvarve_error *err)
 {

@@ -87,6 +87,8 @@ static uint32_t public_rank(uint16_t rank)
 
 /* --- keys --- */
 
+/* Does the page of this group that ends at `end` name how many draft rows are valid? Then it is the
+ * checkpoint's own, and no part of the tree. */
 static bool has_draft_variant(const kvarve_group *group, const store_put *put, uint64_t end,
                               uint64_t boundary)
 {
@@ -166,7 +168,54 @@ uint32_t space_naming_group(const store_space *space, uint64_t end)
     KVARVE_UNREACHABLE();
 }
 
+bool span_is_whole(const store_span *span)
+{
+    const store_space *space = span->space;
+    uint32_t count = 0;
+
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g]) && span->tokens % space->groups[g].span_tokens == 0) {
+            count +=
+                (space->groups[g].flags & KVARVE_GROUP_REPLICATED) != 0 ? 1 : space->rank_count;
+        }
+    }
+    return span->page_count == count;
+}
+
+store_span *span_find_whole(const store_space *space, const page_key *first_key)
+{
+    store_span *found = NULL;
+
+    do {
+        found = catalog_find_span(space, first_key, found);
+    } while (found != NULL && !span_is_whole(found));
+    return found;
+}
+
+bool put_page_is_variant(const put_page *item)
+{
+    const store_put *put = item->put;
+
+    return has_draft_variant(&item->page->space->groups[item->page->group], put, item->end,
+                             put->tokens);
+}
+
 /* --- the stored chain --- */
+
+/* Ends of the chain are up to this one: at a boundary that names its draft rows the tree goes on
+ * without those pages, and what is stored there may have them. */
+static uint64_t chain_limit(const listing *list)
+{
+    const store_space *space = list->part->space;
+
+    for (uint32_t g = 0; g < space->group_count; g++) {
+        if (is_prefix(&space->groups[g]) && list->boundary % space->groups[g].span_tokens == 0 &&
+            has_draft_variant(&space->groups[g], list->put, list->boundary, list->boundary)) {
+            return list->boundary - 1;
+        }
+    }
+    return list->boundary;
+}
 
 static bool span_matches(const listing *list, const store_span *candidate)
 {
@@ -190,9 +239,10 @@ static bool span_matches(const listing *list, const store_span *candidate)
 static kvarve_status walk_chain(listing *list)
 {
     const store_space *space = list->part->space;
+    const uint64_t limit = chain_limit(list);
     uint64_t end = list->part->chain == NULL ? 0 : list->part->chain->tokens;
 
-    for (end = next_end(space, end); end <= list->boundary; end = next_end(space, end)) {
+    for (end = next_end(space, end); end <= limit; end = next_end(space, end)) {
         page_key key;
         store_span *candidate = NULL;
         const kvarve_status status = key_at(list, end, space_naming_group(space, end), 0, &key);
@@ -203,7 +253,8 @@ static kvarve_status walk_chain(listing *list)
         do {
             candidate = catalog_find_span(space, &key, candidate);
         } while (candidate != NULL &&
-                 (candidate->parent != list->part->chain || !span_matches(list, candidate)));
+                 (candidate->parent != list->part->chain || !span_is_whole(candidate) ||
+                  !span_matches(list, candidate)));
         if (candidate == NULL) {
             return KVARVE_OK;
         }
@@ -216,8 +267,8 @@ static kvarve_status walk_chain(listing *list)
 static kvarve_status search_chain(listing *list)
 {
     const store_space *space = list->part->space;
-    uint64_t low = 0;                   /* an end that is stored, or 0 */
-    uint64_t high = list->boundary + 1; /* nothing stored at or after */
+    uint64_t low = 0;                      /* an end that is stored, or 0 */
+    uint64_t high = chain_limit(list) + 1; /* nothing stored at or after */
 
     for (;;) {
         uint64_t middle = space_last_end(space, low + (high - low) / 2);
@@ -235,7 +286,7 @@ static kvarve_status search_chain(listing *list)
         if (status != KVARVE_OK) {
             return status;
         }
-        found = catalog_find_span(space, &key, NULL);
+        found = span_find_whole(space, &key);
         if (found != NULL) {
             list->part->chain = found;
             low = middle;

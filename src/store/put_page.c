@@ -232,6 +232,8 @@ static void run_hash(kvarve_job *job)
     hash->digest = page_digest_of(hash->bytes, hash->size);
 }
 
+static void hand_over(store_page *page, const store_put *not_this);
+
 /* The filled bytes are not those that were announced: the put that copied them can not be trusted.
  */
 static void reject_page(store_page *page)
@@ -241,6 +243,8 @@ static void reject_page(store_page *page)
     page->state = PAGE_COPYING;
     if (owner != NULL) {
         store_put_abort(owner, KVARVE_REFUSED_RANK_FAILED);
+    } else { /* it is gone already */
+        hand_over(page, NULL);
     }
 }
 
@@ -327,23 +331,36 @@ static put_page *next_waiter(const store_page *page, const store_put *not_this)
     return NULL;
 }
 
+/* The oldest put that waits for the page copies it from now on; without one nobody does. */
+static void hand_over(store_page *page, const store_put *not_this)
+{
+    put_page *waiter = next_waiter(page, not_this);
+
+    page->owner = waiter == NULL ? NULL : waiter->put;
+    page->has_digest = false;
+    if (waiter != NULL) {
+        put_take_over(waiter);
+    }
+}
+
 void put_abandon_page(put_page *item)
 {
     store_page *page = item->page;
     store_put *put = item->put;
-    put_page *waiter;
 
-    if (page->owner != put || page->state != PAGE_COPYING) {
+    if (page->owner != put) {
+        return;
+    }
+    if (page->state == PAGE_HASHING) {
+        page->owner = NULL; /* its bytes are complete: the digest decides, without this put */
+        return;
+    }
+    if (page->state != PAGE_COPYING) {
         return;
     }
     if (put->copies > 0 && page->slot != ARENA_NONE) {
         keep_orphan(put, page->slot);
         page->slot = ARENA_NONE;
     }
-    waiter = next_waiter(page, put);
-    page->owner = waiter == NULL ? NULL : waiter->put;
-    page->has_digest = false;
-    if (waiter != NULL) {
-        put_take_over(waiter);
-    }
+    hand_over(page, put);
 }

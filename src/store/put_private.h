@@ -51,5 +51,12 @@ void put_advance(store_put *put);   /* publish, queue, as far as it can go now *
 /* A page end by layout (put_list.c), also for find. */
 uint64_t space_last_end(const store_space *space, uint64_t at);
 uint32_t space_naming_group(const store_space *space, uint64_t end);
+/* The span has the pages of all prefix groups that end there. One under a boundary that names its
+ * draft rows has not, and nothing grows from it. */
+bool span_is_whole(const store_span *span);
+store_span *span_find_whole(const store_space *space, const page_key *first_key); /* newest */
+/* A page of the tree that is its checkpoint's own after all, since the boundary names its draft
+ * rows. */
+bool put_page_is_variant(const put_page *item);
 
 #endif

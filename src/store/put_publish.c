@@ -50,9 +50,12 @@ static bool publish_spans(store_put *put, uint8_t space_index, store_page **scra
         }
         while (i < put->page_count && put->pages[i]->space_index == space_index &&
                put->pages[i]->is_span && put->pages[i]->end == first->end) {
-            scratch[count++] = put->pages[i++]->page;
+            if (!put_page_is_variant(put->pages[i])) { /* staged before the boundary was known */
+                scratch[count++] = put->pages[i]->page;
+            }
+            i++;
         }
-        if (!extend_chain(part, scratch, count, first->end)) {
+        if (count > 0 && !extend_chain(part, scratch, count, first->end)) {
             return false;
         }
     }
@@ -177,12 +180,17 @@ void put_settle_present(store_put *put)
     put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
 }
 
-/* Anything that a commit has to record: a new checkpoint, or repaired pages of a known one. */
+/* Anything that a commit has to record: a new checkpoint, or repaired pages of a known one. The
+ * pages of one that is on its way are recorded with it. */
 static bool has_work_for_commit(const store_put *put)
 {
     for (size_t i = 0; i < put->page_count; i++) {
         const store_page *page = put->pages[i]->page;
+        const store_checkpoint *stored = put->parts[put->pages[i]->space_index].checkpoint;
 
+        if (stored != NULL && stored->batch == NULL && stored->is_queued) {
+            continue;
+        }
         if ((page->batch == NULL || page->id == 0) && page->references > 0) {
             return true;
         }

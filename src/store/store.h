@@ -88,6 +88,9 @@ KVARVE_NODISCARD kvarve_status store_put_begin(store_namespace *name, const kvar
                                                kvarve_error *err);
 uint32_t store_put_state(const store_put *put);
 uint32_t store_put_refusal(const store_put *put);
+/* An open put whose ranks have all acked and whose pages are not sealed yet: it can not be extended
+ * or closed now. */
+bool store_put_is_settling(const store_put *put);
 KVARVE_NODISCARD kvarve_status store_put_id(const store_put *put, uint8_t out_id[32],
                                             kvarve_error *err);
 KVARVE_NODISCARD kvarve_status store_put_plan(store_put *put, uint32_t rank,

@@ -360,7 +360,7 @@ struct store_machine {
     bool wants_transaction;   /* drops should become durable without a put */
     segment_request grow_request;
     bool has_reserve; /* the reserve file stands */
-    bool is_rebuilt; /* the new index is complete and checked; its mark is to go */
+    bool is_rebuilt;  /* the new index is complete and checked; its mark is to go */
     kvarve_job rebuild_job;
 
     segment_request trim_request;
@@ -442,6 +442,9 @@ uint64_t checkpoint_bytes(const store_checkpoint *checkpoint);
  * into limbo. */
 void catalog_drop(store_machine *store, store_checkpoint *checkpoint);
 
+/* One lease less. The last one takes a checkpoint along whose put was taken back meanwhile. */
+void checkpoint_unlease(store_machine *store, store_checkpoint *checkpoint);
+
 /* A record of this object stands in `row` from now on (NULL: in none); counts are moved. */
 void page_set_batch(store_page *page, batch_row *row);
 void span_set_batch(store_span *span, batch_row *row);
@@ -476,7 +479,8 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err);
 void recover_close(store_machine *store);
 
 /* rebuild_mark.c: a rebuild that was cut short begins anew. */
-kvarve_status rebuild_mark_find(store_machine *store, kvarve_error *err); /* sets the flag REBUILD */
+kvarve_status rebuild_mark_find(store_machine *store,
+                                kvarve_error *err); /* sets the flag REBUILD */
 kvarve_status rebuild_mark_set(store_machine *store, kvarve_error *err);
 void rebuild_mark_settle(store_machine *store); /* its end, when its drops are durable */
 
