@@ -122,6 +122,9 @@ bool store_poll(store_machine *store)
     }
     put_settle_all(store);
     lease_settle_all(store);
+    if (has_done) {
+        put_give_room(store); /* also when the arena has grown into its memory */
+    }
     verify_poll(store);
     commit_start(store);
     rebuild_mark_settle(store);
