@@ -477,6 +477,21 @@ static void walk_difference(json_t *a, json_t *b, char *out, size_t out_size)
     }
 }
 
+/* Leaves "numerics" out: it changes last bits only, and is named when nothing else differs. */
+static void difference_of_meaning(json_t *left, json_t *right, char *out, size_t out_size)
+{
+    json_t *left_meaning = json_copy(left);
+    json_t *right_meaning = json_copy(right);
+
+    (void)json_object_del(left_meaning, "numerics");
+    (void)json_object_del(right_meaning, "numerics");
+    if (left_meaning != NULL && right_meaning != NULL) {
+        walk_difference(left_meaning, right_meaning, out, out_size);
+    }
+    json_decref(left_meaning);
+    json_decref(right_meaning);
+}
+
 void document_difference(const char *a, const char *b, char *out, size_t out_size)
 {
     json_t *left;
@@ -489,7 +504,10 @@ void document_difference(const char *a, const char *b, char *out, size_t out_siz
     }
     left = json_loads(a, 0, NULL);
     right = json_loads(b, 0, NULL);
-    walk_difference(left, right, out, out_size);
+    difference_of_meaning(left, right, out, out_size);
+    if (out[0] == '\0') {
+        walk_difference(left, right, out, out_size);
+    }
     json_decref(left);
     json_decref(right);
 }

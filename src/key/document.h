@@ -44,8 +44,8 @@ KVARVE_NODISCARD kvarve_status document_file_build(const document *made, char **
 KVARVE_NODISCARD kvarve_status document_file_parse(const char *text, size_t size, document *out,
                                                    kvarve_error *err);
 
-/* The first member (by name, "a.b" for nested ones) in which two canonical documents differ; ""
- * when equal. */
+/* The first member (by name, "a.b" for nested ones) in which two canonical documents differ, one
+ * of "numerics" only if all others are equal; "" when equal. */
 void document_difference(const char *a, const char *b, char *out, size_t out_size);
 
 #endif

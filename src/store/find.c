@@ -297,6 +297,14 @@ static void consider_points(find_search *search)
     }
 }
 
+/* Points: only their lengths are looked for. */
+static bool is_asked_for(const store_query *query, uint64_t tokens)
+{
+    uint8_t digest[KVARVE_DIGEST_SIZE];
+
+    return query->prefix != NULL || query_digest(query, tokens, digest);
+}
+
 static void consider_span(find_search *search, store_span *at)
 {
     uint32_t group = 0;
@@ -309,7 +317,8 @@ static void consider_span(find_search *search, store_span *at)
     for (; at != NULL; at = at->parent) {
         const find_hit hit = {.tokens = at->tokens, .kind = KVARVE_KIND_INSTRUCTION, .span = at};
 
-        if (at->tokens % search->name->spaces[0]->derived_span != 0) {
+        if (at->tokens % search->name->spaces[0]->derived_span != 0 ||
+            !is_asked_for(search->query, at->tokens)) {
             continue;
         }
         search->seen = kvarve_max_u64(search->seen, at->tokens);
@@ -421,11 +430,37 @@ static void look_elsewhere(const find_search *search, kvarve_miss *miss)
     }
 }
 
+/* How many leading tokens stand in whole pages stored here, whichever checkpoint they belong to. */
+static uint64_t common_pages(const store_space *space, const store_query *query)
+{
+    uint64_t low = 0;
+    uint64_t high = kvarve_prefix_length(query->prefix) + 1;
+
+    for (;;) { /* a stored span implies those before it, so halve */
+        uint64_t middle = space_last_end(space, low + (high - low) / 2);
+
+        if (middle <= low) {
+            middle = space_next_end(space, low);
+        }
+        if (middle >= high) {
+            return low;
+        }
+        if (span_at(space, query, middle) != NULL) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+}
+
 static void explain(const find_search *search, kvarve_miss *miss)
 {
     const store_space *space = search->name->spaces[0];
 
     *miss = (kvarve_miss){.common_tokens = search->seen};
+    if (search->query->prefix != NULL && space->checkpoint_count > 0) {
+        miss->common_tokens = kvarve_max_u64(search->seen, common_pages(space, search->query));
+    }
     if (search->has_damaged) {
         miss->reason = KVARVE_MISS_DAMAGED;
         miss->group = search->name->public_of[0][search->damaged_group];

@@ -127,7 +127,7 @@ static bool is_prefix(const kvarve_group *group)
 }
 
 /* The next page end after `at` of any prefix group, or UINT64_MAX. */
-static uint64_t next_end(const store_space *space, uint64_t at)
+uint64_t space_next_end(const store_space *space, uint64_t at)
 {
     uint64_t next = UINT64_MAX;
 
@@ -242,7 +242,7 @@ static kvarve_status walk_chain(listing *list)
     const uint64_t limit = chain_limit(list);
     uint64_t end = list->part->chain == NULL ? 0 : list->part->chain->tokens;
 
-    for (end = next_end(space, end); end <= limit; end = next_end(space, end)) {
+    for (end = space_next_end(space, end); end <= limit; end = space_next_end(space, end)) {
         page_key key;
         store_span *candidate = NULL;
         const kvarve_status status = key_at(list, end, space_naming_group(space, end), 0, &key);
@@ -277,7 +277,7 @@ static kvarve_status search_chain(listing *list)
         kvarve_status status;
 
         if (middle <= low) {
-            middle = next_end(space, low);
+            middle = space_next_end(space, low);
         }
         if (middle >= high) {
             return KVARVE_OK;
@@ -468,7 +468,8 @@ static kvarve_status list_tree(listing *list)
         kvarve_max_u64(list->from, list->part->chain == NULL ? 0 : list->part->chain->tokens);
     kvarve_status status = KVARVE_OK;
 
-    for (end = next_end(space, end); end <= list->boundary; end = next_end(space, end)) {
+    for (end = space_next_end(space, end); end <= list->boundary;
+         end = space_next_end(space, end)) {
         for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
             const kvarve_group *group = &space->groups[g];
             wanted_page wanted;

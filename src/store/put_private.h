@@ -50,6 +50,7 @@ void put_advance(store_put *put);   /* publish, queue, as far as it can go now *
 
 /* A page end by layout (put_list.c), also for find. */
 uint64_t space_last_end(const store_space *space, uint64_t at);
+uint64_t space_next_end(const store_space *space, uint64_t at);
 uint32_t space_naming_group(const store_space *space, uint64_t end);
 /* The span has the pages of all prefix groups that end there. One under a boundary that names its
  * draft rows has not, and nothing grows from it. */
