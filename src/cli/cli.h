@@ -29,6 +29,7 @@
     ROW("llama", "emit", cli_llama_emit, "write a slot file that llama-server can restore")        \
     ROW("", "ls", cli_ls, "list the checkpoints of a store")                                       \
     ROW("", "show", cli_show, "show everything of one checkpoint")                                 \
+    ROW("", "why", cli_why, "explain why given tokens hit or miss")                                \
     ROW("", "verify", cli_verify, "read and check every page")                                     \
     ROW("", "rebuild", cli_rebuild, "make the index anew from the segments")                       \
     ROW("", "gc", cli_gc, "give space back to the disk")                                           \

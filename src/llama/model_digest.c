@@ -163,9 +163,17 @@ static void cache_add(const model_digest_options *options, const char *old,
         old += length;
         old += *old == '\n';
     }
-    const size_t folder_length = slash == NULL ? 0 : (size_t)(slash - options->cache);
-    (void)snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int)folder_length,
-                   slash == NULL ? "." : options->cache);
+    size_t folder_length = slash == NULL ? 0 : (size_t)(slash - options->cache);
+    if (folder_length >= sizeof(folder)) {
+        kvarve_release(text);
+        return;
+    }
+    if (folder_length > 0) {
+        memcpy(folder, options->cache, folder_length);
+    } else {
+        folder[folder_length++] = slash == NULL ? '.' : '/';
+    }
+    folder[folder_length] = '\0';
     make_folders(options->io, options->cache);
     const kvarve_status status =
         io_replace_file(options->io, folder, options->cache, text, used, 0600, NULL);
