@@ -1,5 +1,6 @@
 /*
- * grow.c - requests that make one more segment file.
+ * grow.c - requests for more slots: one more segment file, where no hollow slots are left to be
+ * taken back (refill.c).
  *
  * Steps: create DIR/NAME.seg.new, give it its blocks, write the first block, sync; rename it to
  * DIR/NAME.seg, sync the directory. Only then its slots are given out.
@@ -102,16 +103,16 @@ static int fail_step(grow_operation *grow, int rc, const char *step)
     return rc;
 }
 
-/* Blocks for the whole file; where they can not be had beforehand, its size at least. */
-static int allocate_blocks(kvarve_io *io, kvarve_fd fd, uint64_t size, bool *out_is_hollow)
+/* Blocks for the whole file; where they can not be had beforehand, its size at least: it counts in
+ * full. */
+static int allocate_blocks(kvarve_io *io, kvarve_fd fd, uint64_t size)
 {
     int rc = -EINTR;
 
     for (int i = 0; i < INTERRUPTIONS_MAX && rc == -EINTR; i++) {
         rc = io->ops->allocate(io, fd, 0, size);
     }
-    *out_is_hollow = rc == -EOPNOTSUPP;
-    return *out_is_hollow ? io->ops->truncate(io, fd, size) : rc;
+    return rc == -EOPNOTSUPP ? io->ops->truncate(io, fd, size) : rc;
 }
 
 /* Create, allocate, write, sync under the temporary name. -EINVAL: not to be had in this mode. */
@@ -120,7 +121,6 @@ static int make_temporary(grow_operation *grow, const char *path)
     kvarve_io *io = grow->base.set->env->io;
     segment_file *file = grow->file;
     const uint32_t flags = KVARVE_OPEN_CREATE | KVARVE_OPEN_TRUNCATE;
-    bool is_hollow = false;
     int rc = io->ops->open(io, path, flags | (grow->use_direct ? KVARVE_OPEN_DIRECT : 0),
                            SEGMENT_FILE_MODE, &file->fd);
 
@@ -128,12 +128,10 @@ static int make_temporary(grow_operation *grow, const char *path)
         file->fd = -1;
         return fail_step(grow, rc, "create");
     }
-    rc = fail_step(grow, allocate_blocks(io, file->fd, segment_file_size(&file->head), &is_hollow),
-                   "allocate");
+    rc = fail_step(grow, allocate_blocks(io, file->fd, segment_file_size(&file->head)), "allocate");
     if (rc < 0) {
         return rc;
     }
-    bitmap_fill(file->hollow, 0, file->head.slot_count, is_hollow);
     rc = fail_step(grow, io_write_all(io, file->fd, grow->block, SEGMENT_HEAD_SIZE, 0),
                    "write the first block of");
     if (rc < 0) {
@@ -259,6 +257,9 @@ kvarve_status segment_grow(segment_set *set, uint32_t slot_bytes, uint64_t bytes
 
     if (status != KVARVE_OK) {
         return status;
+    }
+    if (slot_bytes > 0 && bytes_max >= slot_bytes && refill_is_possible(set, slot_bytes)) {
+        return refill_submit(set, slot_bytes, bytes_max, request, err);
     }
     if (head.number == 0 || !shape_file(set, slot_bytes, bytes_max, &head)) {
         return operation_submit_nothing(set, request, KVARVE_NO_SPACE,

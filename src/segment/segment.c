@@ -9,6 +9,10 @@
  *       the name may have died before it did.
  *   I3  No number is used twice while the set is open: the next one is above every name seen,
  *       damaged and temporary ones included.
+ *   I4  What a file takes is never counted too low. At open nobody remembers which slots were
+ *       punched. Where the file system says that a slot or more is missing, every slot counts as
+ *       hollow until it is taken, and the file system's word stands as a lower bound until a trim
+ *       has punched what is hollow once more.
  *
  * Threads: one at a time; open blocks. Ownership: the set owns its files and their descriptors.
  */
@@ -341,8 +345,23 @@ static kvarve_status check_head(const segment_set *set, const segment_options *o
     return KVARVE_OK;
 }
 
+/* I4 */
+static void learn_hollow(segment_file *file, uint64_t allocated_bytes)
+{
+    const segment_head *head = &file->head;
+
+    if (head->slot_count == 0 || allocated_bytes + head->slot_bytes > segment_file_size(head)) {
+        return;
+    }
+    slots_mark(file, 0, head->slot_count, true);
+    bitmap_fill(file->hollow, 0, head->slot_count, true);
+    file->slots_hollow = head->slot_count;
+    file->bytes_told = allocated_bytes;
+}
+
 /* Add the file to the set; takes the descriptor over when it succeeds. */
-static bool add_file(segment_set *set, const segment_head *head, kvarve_fd fd)
+static bool add_file(segment_set *set, const segment_head *head, kvarve_fd fd,
+                     uint64_t allocated_bytes)
 {
     segment_file *file = segment_file_create(head);
 
@@ -352,6 +371,7 @@ static bool add_file(segment_set *set, const segment_head *head, kvarve_fd fd)
     }
     file->fd = fd;
     segment_insert(set, file);
+    learn_hollow(file, allocated_bytes);
     return true;
 }
 
@@ -360,6 +380,7 @@ static kvarve_status open_file(segment_set *set, const segment_options *options,
 {
     const segment_head named = {.number = name->number, .slot_bytes = name->slot_bytes};
     kvarve_status status;
+    kvarve_file_stat stat;
     segment_head head;
     char path[KVARVE_PATH_MAX];
     kvarve_fd fd = -1;
@@ -375,7 +396,11 @@ static kvarve_status open_file(segment_set *set, const segment_options *options,
         return kvarve_fail_io(err, rc, "read the first block of %s", path);
     }
     status = check_head(set, options, block, name, &head);
-    if (status == KVARVE_OK && !add_file(set, &head, fd)) {
+    if (status == KVARVE_OK) {
+        rc = set->env->io->ops->stat_fd(set->env->io, fd, &stat);
+        status = rc < 0 ? kvarve_fail_io(err, rc, "look at %s", path) : KVARVE_OK;
+    }
+    if (status == KVARVE_OK && !add_file(set, &head, fd, stat.allocated_bytes)) {
         status = kvarve_fail(err, KVARVE_NO_MEMORY, "memory for the slots of %s", path);
     }
     if (status != KVARVE_OK) {
@@ -592,6 +617,32 @@ uint32_t segment_slot_bytes(uint64_t page_bytes)
     return (uint32_t)kvarve_round_up(page_bytes, BATCH_BLOCK);
 }
 
+uint64_t segment_file_bytes(const segment_file *file)
+{
+    const segment_head *head = &file->head;
+    const uint64_t known =
+        segment_file_size(head) - (uint64_t)file->slots_hollow * head->slot_bytes;
+
+    return kvarve_max_u64(known, file->bytes_told);
+}
+
+uint64_t segment_hollow_slots(const segment_set *set, uint32_t slot_bytes)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < set->file_count; i++) {
+        const segment_file *file = set->files[i];
+
+        count += file->head.slot_bytes == slot_bytes && !file->is_leaving ? file->slots_hollow : 0;
+    }
+    return count;
+}
+
+void segment_set_file_bytes(segment_set *set, uint64_t file_bytes)
+{
+    set->file_bytes = file_bytes;
+}
+
 void segment_count(const segment_set *set, segment_counters *out)
 {
     *out = set->counters;
@@ -600,11 +651,13 @@ void segment_count(const segment_set *set, segment_counters *out)
     for (uint32_t i = 0; i < set->file_count; i++) {
         const segment_file *file = set->files[i];
         const uint64_t slots_free = (uint64_t)file->slots_free + file->slots_busy;
+        const uint64_t slots_taken = file->head.slot_count - slots_free - file->slots_hollow;
         const uint32_t blocks_taken = file->head.header_blocks - 1 - file->blocks_free;
 
-        out->file_bytes += segment_file_size(&file->head);
+        out->file_bytes += segment_file_bytes(file);
         out->slot_bytes_free += slots_free * file->head.slot_bytes;
-        out->slot_bytes_taken += (file->head.slot_count - slots_free) * file->head.slot_bytes;
+        out->slot_bytes_taken += slots_taken * file->head.slot_bytes;
+        out->slot_bytes_hollow += (uint64_t)file->slots_hollow * file->head.slot_bytes;
         out->header_bytes_taken += (uint64_t)blocks_taken * BATCH_BLOCK;
     }
 }

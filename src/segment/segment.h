@@ -5,9 +5,12 @@
  * Files    DIR/SLOTBYTES-NUMBER.seg (docs/format/segment.md): a header zone of 4 KiB blocks, then
  *          slots of one size. A file is preallocated when it is made and its name synced before it
  *          counts.
- * State    Which slots and header blocks are taken is known in RAM only; at open everything is free
+ * State    Which slots and header blocks are taken is known in RAM only; at open nothing is taken
  *          and the caller takes what its catalog names. This folder knows neither pages' keys nor
  *          who needs them.
+ * Hollow   A slot that a trim has punched takes no space and is not free: segment_grow gives it
+ *          its space again first. So what files really take is known, and space of one class can
+ *          become another's without moving a page.
  * Threads  One caller at a time (the store's lock). I/O runs as jobs of the env's executor; a
  *          request is owned by the caller and belongs to this folder from submit until its `done`,
  *          which is called from executor poll, never from inside a submit.
@@ -97,8 +100,14 @@ KVARVE_NODISCARD kvarve_status segment_reserve_header(segment_set *set, uint32_t
 void segment_free(segment_set *set, page_place place);
 void segment_free_header(segment_set *set, header_place place);
 
-/* Free slots of this class, over all files. */
+/* Free slots of this class, over all files; hollow ones are not. */
 uint64_t segment_free_slots(const segment_set *set, uint32_t slot_bytes);
+
+/* Slots of this class that have no space on the disk, and that segment_grow would take back. */
+uint64_t segment_hollow_slots(const segment_set *set, uint32_t slot_bytes);
+
+/* The wanted size of a new file, from now on; as segment_options.file_bytes. */
+void segment_set_file_bytes(segment_set *set, uint64_t file_bytes);
 
 /* --- requests --- */
 
@@ -147,9 +156,12 @@ KVARVE_NODISCARD kvarve_status segment_sync(segment_set *set, const uint32_t *fi
                                             segment_request *request, kvarve_error *err);
 
 /*
- * Make one more file of this class (0: headers only), preallocated and durable, of at most
- * bytes_max bytes. On done with KVARVE_OK its slots are free for use; KVARVE_NO_SPACE: the disk or
- * bytes_max is too small, nothing is left behind.
+ * More free slots of this class, for at most bytes_max bytes of the disk. When there are hollow
+ * slots, as many of those as bytes_max allows get their space again, longest runs first, which may
+ * be fewer than are wanted: ask again. When there are none, one more file is made (slot_bytes 0:
+ * for headers only), preallocated and durable. On done with KVARVE_OK they are free for use;
+ * KVARVE_NO_SPACE: the disk or bytes_max is too small. Of a file that failed nothing is left
+ * behind; hollow slots that got their space before another failed are free.
  */
 KVARVE_NODISCARD kvarve_status segment_grow(segment_set *set, uint32_t slot_bytes,
                                             uint64_t bytes_max, segment_request *request,
@@ -164,9 +176,10 @@ KVARVE_NODISCARD kvarve_status segment_trim(segment_set *set, uint64_t *out_byte
 
 typedef struct segment_counters {
     uint64_t file_count;
-    uint64_t file_bytes; /* sizes of all files: what the cap counts */
+    uint64_t file_bytes; /* what all files take on the disk: their sizes without hollow slots */
     uint64_t slot_bytes_taken;
     uint64_t slot_bytes_free;
+    uint64_t slot_bytes_hollow;
     uint64_t header_bytes_taken;
     uint64_t payload_bytes_written; /* valid bytes, rounded to 4096, since open */
     uint64_t header_bytes_written;

@@ -8,6 +8,7 @@
  *   transfer.c    requests that write and read
  *   sync.c        requests that sync
  *   grow.c        requests that make a file
+ *   refill.c      requests that take hollow slots back, on behalf of grow
  *   trim.c        requests that give space back
  *
  * Threads  All state is the store's, under its lock. `run` of a job, on a thread of the executor,
@@ -51,9 +52,14 @@ typedef struct segment_file {
     uint32_t first_chunk;
     uint32_t chunk_count;
     uint32_t slots_free;
-    uint32_t slots_busy; /* free, but trim has a job on them */
-    uint64_t *taken;     /* bits of slots that are not free, busy ones too */
-    uint64_t *hollow;    /* bits of slots known to have no space on the disk */
+    uint32_t slots_busy;   /* nobody's, with space, but a job punches or fills them */
+    uint32_t slots_hollow; /* nobody's and without space on the disk */
+    uint64_t *taken;       /* bits of slots that are not free: busy and hollow ones too */
+    uint64_t *hollow;      /* bits of hollow slots on which no job works */
+    uint64_t bytes_told;   /* what the file system said at open that the file takes, while it is
+                              not proven that hollow slots take nothing; 0: it is */
+    uint32_t punches;      /* jobs of trims on it */
+    bool has_punch_failed; /* one of those */
 
     uint32_t blocks_free;
     uint32_t blocks_run_max; /* no free run of header blocks is longer than this */
@@ -105,6 +111,9 @@ void segment_path(const segment_set *set, const segment_head *head, const char *
 /* A usable file by number, or NULL. */
 segment_file *segment_find(const segment_set *set, uint32_t number);
 
+/* What the file takes on the disk: never less, and more only until a trim has proven it. */
+uint64_t segment_file_bytes(const segment_file *file);
+
 /* A file without descriptor, on no list, all free. NULL: no memory. */
 segment_file *segment_file_create(const segment_head *head);
 
@@ -131,6 +140,15 @@ void slots_insert(segment_file *file);
 void slots_remove(segment_file *file);
 /* Count slots in or out that were found clear or set in `taken`. */
 void slots_mark(segment_file *file, uint32_t at, uint32_t count, bool is_taken);
+
+/* --- refill.c --- */
+
+/* There are hollow slots of the class on which no job works. */
+bool refill_is_possible(const segment_set *set, uint32_t slot_bytes);
+/* Take hollow slots of the class back, longest runs first, as many as bytes_max allows. It is
+ * possible, and bytes_max is a slot or more. */
+kvarve_status refill_submit(segment_set *set, uint32_t slot_bytes, uint64_t bytes_max,
+                            segment_request *request, kvarve_error *err);
 
 /* --- operation.c --- */
 

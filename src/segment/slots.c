@@ -15,6 +15,7 @@
  *
  * Invariants
  *   I1  A bit is clear in `taken` exactly when its slot counts in `free` of chunk, file and class.
+ *       A hollow slot is set in `taken`, so that it is never given out.
  *   I2  A reserve takes all that was asked for, or nothing: the counts say before the first bit is
  *       set that there is enough.
  *
@@ -333,6 +334,11 @@ bool segment_take(segment_set *set, page_place place)
     segment_file *file = segment_find(set, place.segment);
 
     KVARVE_ASSERT(file != NULL && place.slot < file->head.slot_count);
+    if (bitmap_get(file->hollow, place.slot)) { /* so it was thought: there is a page */
+        bitmap_fill(file->hollow, place.slot, 1, false);
+        file->slots_hollow--;
+        return true;
+    }
     if (bitmap_get(file->taken, place.slot)) {
         return false;
     }
@@ -345,9 +351,8 @@ void segment_free(segment_set *set, page_place place)
     segment_file *file = segment_find(set, place.segment);
 
     KVARVE_ASSERT(file != NULL && place.slot < file->head.slot_count);
-    KVARVE_ASSERT(bitmap_get(file->taken, place.slot));
+    KVARVE_ASSERT(bitmap_get(file->taken, place.slot) && !bitmap_get(file->hollow, place.slot));
     slots_mark(file, place.slot, 1, false);
-    bitmap_fill(file->hollow, place.slot, 1, false);
 }
 
 uint64_t segment_free_slots(const segment_set *set, uint32_t slot_bytes)

@@ -8,8 +8,10 @@
  *   I1  A slot that is being punched is taken as far as others see, so nobody writes to it
  *       meanwhile; a file that is being removed is not found by anybody.
  *   I2  A file with a job in flight is neither removed nor closed.
- *   I3  What was punched is remembered (hollow) until the slot is freed again, so that a trim with
+ *   I3  What was punched is hollow until a refill gives it space again, so that a trim with
  *       nothing to do does nothing.
+ *   I4  Slots that are hollow only as far as the file system's word goes (bytes_told) are punched
+ *       once more, and stay hollow meanwhile; when all of a file were, they are known to be.
  *
  * Threads: as segment_private.h.
  */
@@ -24,10 +26,15 @@
 
 #define RUNS_PER_JOB 256u
 
+typedef struct punch_run {
+    bitmap_run slots;
+    bool was_hollow; /* I4 */
+} punch_run;
+
 /* Punches runs of one file. */
 typedef struct punch_job {
     segment_job base;
-    bitmap_run *runs;
+    punch_run *runs;
     uint32_t run_count;
     uint32_t punched; /* runs that were, before one failed */
 } punch_job;
@@ -53,7 +60,7 @@ typedef struct trim_operation {
     uint64_t *out_bytes;
     uint64_t bytes;
     remove_job remove;
-    bitmap_run *runs;
+    punch_run *runs;
     removal *removals;
     punch_job jobs[];
 } trim_operation;
@@ -67,22 +74,37 @@ typedef struct trim_plan {
 
 static bool is_empty(const segment_file *file)
 {
-    return file->slots_free == file->head.slot_count &&
+    return file->slots_free + file->slots_hollow == file->head.slot_count &&
            file->blocks_free == file->head.header_blocks - 1 && file->jobs == 0; /* I2 */
 }
 
-/* The next run of free slots that may have space on the disk. */
-static bool next_run(const segment_file *file, uint32_t from, bitmap_run *out)
+/* The next run of slots that nobody has and that may have space on the disk. */
+static bool next_run(const segment_file *file, uint32_t from, punch_run *out)
 {
-    return bitmap_next_run(file->taken, file->hollow, from, file->head.slot_count, out);
+    const uint32_t end = file->head.slot_count;
+    const uint32_t hollow_at =
+        file->bytes_told == 0 ? end : bitmap_next(file->hollow, NULL, 0, from, end);
+    const bool is_free = bitmap_next_run(file->taken, NULL, from, end, &out->slots);
+
+    out->was_hollow = hollow_at < end && (!is_free || hollow_at < out->slots.at);
+    if (out->was_hollow) {
+        out->slots.at = hollow_at;
+        out->slots.count = bitmap_next(file->hollow, NULL, UINT64_MAX, hollow_at, end) - hollow_at;
+    }
+    return is_free || out->was_hollow;
+}
+
+static uint32_t end_of(const punch_run *run)
+{
+    return run->slots.at + run->slots.count;
 }
 
 static size_t count_runs(const segment_file *file)
 {
-    bitmap_run run = {0, 0};
+    punch_run run = {0};
     size_t count = 0;
 
-    while (next_run(file, run.at + run.count, &run)) {
+    while (next_run(file, end_of(&run), &run)) {
         count++;
     }
     return count;
@@ -119,7 +141,7 @@ static void run_punch(kvarve_job *job)
     kvarve_io *io = own->base.operation->set->env->io;
 
     for (; own->punched < own->run_count && own->base.result == 0; own->punched++) {
-        const bitmap_run *run = &own->runs[own->punched];
+        const bitmap_run *run = &own->runs[own->punched].slots;
         int rc = -EINTR;
 
         for (int i = 0; i < INTERRUPTIONS_MAX && rc == -EINTR; i++) {
@@ -133,22 +155,47 @@ static void run_punch(kvarve_job *job)
     }
 }
 
+/* Let go of a run of the file. */
+static void settle_run(segment_file *file, const punch_run *run, bool is_punched)
+{
+    const bitmap_run *slots = &run->slots;
+
+    if (!run->was_hollow) {
+        file->slots_busy -= slots->count;
+        file->slots_hollow += is_punched ? slots->count : 0;
+    }
+    if (run->was_hollow || is_punched) {
+        bitmap_fill(file->hollow, slots->at, slots->count, true);
+    } else {
+        slots_mark(file, slots->at, slots->count, false);
+    }
+}
+
+/* I4: with the last of the file's jobs. */
+static void settle_punches(segment_file *file, bool has_failed)
+{
+    file->has_punch_failed = file->has_punch_failed || has_failed;
+    if (--file->punches > 0) {
+        return;
+    }
+    if (!file->has_punch_failed) {
+        file->bytes_told = 0;
+    }
+    file->has_punch_failed = false;
+}
+
 static void punch_done(kvarve_job *job)
 {
     punch_job *own = (punch_job *)job;
     trim_operation *trim = (trim_operation *)(void *)own->base.operation;
     segment_file *file = own->base.file;
+    const uint64_t before = segment_file_bytes(file);
 
     for (uint32_t i = 0; i < own->run_count; i++) {
-        const bitmap_run *run = &own->runs[i];
-
-        if (i < own->punched) {
-            bitmap_fill(file->hollow, run->at, run->count, true);
-            trim->bytes += (uint64_t)run->count * file->head.slot_bytes;
-        }
-        file->slots_busy -= run->count;
-        slots_mark(file, run->at, run->count, false);
+        settle_run(file, &own->runs[i], i < own->punched);
     }
+    settle_punches(file, own->base.result < 0);
+    trim->bytes += before - segment_file_bytes(file);
     if (own->base.result == -EOPNOTSUPP) {
         trim->base.set->cannot_punch = true;
     } else if (own->base.result < 0) {
@@ -159,22 +206,27 @@ static void punch_done(kvarve_job *job)
 
 /* Jobs for one file's runs, from *jobs and *runs on, which go along. */
 static void add_punches(trim_operation *trim, segment_file *file, punch_job **jobs,
-                        bitmap_run **runs)
+                        punch_run **runs)
 {
-    bitmap_run run = {0, 0};
+    punch_run run = {0};
     punch_job *job = NULL;
 
-    while (next_run(file, run.at + run.count, &run)) {
+    while (next_run(file, end_of(&run), &run)) {
         if (job == NULL || job->run_count == RUNS_PER_JOB) {
             job = (*jobs)++;
             job->runs = *runs;
             operation_add_job(&trim->base, &job->base, file, KVARVE_LANE_WRITE, run_punch,
                               punch_done);
+            file->punches++;
         }
         *(*runs)++ = run;
         job->run_count++;
-        slots_mark(file, run.at, run.count, true); /* I1 */
-        file->slots_busy += run.count;
+        if (run.was_hollow) { /* I1: nor does anybody fill it */
+            bitmap_fill(file->hollow, run.slots.at, run.slots.count, false);
+        } else {
+            slots_mark(file, run.slots.at, run.slots.count, true);
+            file->slots_busy += run.slots.count;
+        }
     }
 }
 
@@ -205,6 +257,16 @@ static void run_remove(kvarve_job *job)
     }
 }
 
+/* All slots of a file in which none is anybody's. */
+static void mark_unless_hollow(segment_file *file, bool is_taken)
+{
+    bitmap_run run = {0, 0};
+
+    while (bitmap_next_run(file->hollow, NULL, run.at + run.count, file->head.slot_count, &run)) {
+        slots_mark(file, run.at, run.count, is_taken);
+    }
+}
+
 static void remove_done(kvarve_job *job)
 {
     remove_job *own = (remove_job *)job;
@@ -226,35 +288,20 @@ static void remove_done(kvarve_job *job)
             continue;
         }
         file->is_leaving = false;
-        if (file->class != NULL) {
-            file->slots_busy = 0;
-            slots_mark(file, 0, file->head.slot_count, false);
-        }
+        mark_unless_hollow(file, false);
+        file->slots_busy = 0;
     }
     operation_end_job(&own->base);
-}
-
-/* What the file has on the disk: all but what was punched. */
-static uint64_t bytes_of(const segment_file *file)
-{
-    uint64_t bytes = segment_file_size(&file->head);
-
-    for (size_t i = 0; i < bitmap_words(file->head.slot_count); i++) {
-        bytes -= (uint64_t)__builtin_popcountll(file->hollow[i]) * file->head.slot_bytes;
-    }
-    return bytes;
 }
 
 static void add_removal(trim_operation *trim, segment_file *file)
 {
     removal *entry = &trim->removals[trim->remove.removal_count++];
 
-    *entry = (removal){.file = file, .bytes = bytes_of(file)};
+    *entry = (removal){.file = file, .bytes = segment_file_bytes(file)};
     file->is_leaving = true; /* I1 */
-    if (file->class != NULL) {
-        slots_mark(file, 0, file->head.slot_count, true);
-        file->slots_busy = file->head.slot_count;
-    }
+    file->slots_busy = file->slots_free;
+    mark_unless_hollow(file, true);
 }
 
 /* --- the request --- */
@@ -271,12 +318,12 @@ static trim_operation *create_trim(segment_set *set, segment_request *request,
                                    const trim_plan *plan)
 {
     const size_t size = sizeof(trim_operation) + plan->jobs * sizeof(punch_job) +
-                        plan->removals * sizeof(removal) + plan->runs * sizeof(bitmap_run);
+                        plan->removals * sizeof(removal) + plan->runs * sizeof(punch_run);
     trim_operation *trim = operation_create(set, request, size, conclude_trim);
 
     if (trim != NULL) {
         trim->removals = (removal *)(void *)&trim->jobs[plan->jobs];
-        trim->runs = (bitmap_run *)(void *)&trim->removals[plan->removals];
+        trim->runs = (punch_run *)(void *)&trim->removals[plan->removals];
         trim->remove.removals = trim->removals;
     }
     return trim;
@@ -285,7 +332,7 @@ static trim_operation *create_trim(segment_set *set, segment_request *request,
 static void add_work(segment_set *set, trim_operation *trim)
 {
     punch_job *jobs = trim->jobs;
-    bitmap_run *runs = trim->runs;
+    punch_run *runs = trim->runs;
 
     for (uint32_t i = 0; i < set->file_count; i++) {
         segment_file *file = set->files[i];

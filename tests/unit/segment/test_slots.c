@@ -21,11 +21,16 @@
 
 /* What the set should hold. */
 typedef struct model {
-    uint32_t slots[FILES_MAX + 1]; /* by file number */
-    uint8_t taken[FILES_MAX + 1][SLOTS_MAX];
+    uint32_t slots[FILES_MAX + 1];           /* by file number */
+    uint8_t taken[FILES_MAX + 1][SLOTS_MAX]; /* FREE, TAKEN or HOLLOW */
     uint32_t file_count;
     uint64_t free;
+    uint64_t hollow; /* nobody's and punched: not to be given out */
 } model;
+
+#define FREE   0
+#define TAKEN  1
+#define HOLLOW 2
 
 static model truth;
 static page_place places[RESERVE_MAX];
@@ -70,7 +75,7 @@ static uint32_t longest_run(void)
 
         for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
             run = slot % 4096 == 0 ? 0 : run;
-            run = truth.taken[file][slot] ? 0 : run + 1;
+            run = truth.taken[file][slot] != FREE ? 0 : run + 1;
             longest = run > longest ? run : longest;
         }
     }
@@ -121,7 +126,7 @@ static bool reserve(segment_set *set, uint32_t slot_bytes, size_t count, bool ch
 
 static void free_slot(segment_set *set, uint32_t file, uint32_t slot)
 {
-    assert_int_equal(truth.taken[file][slot], 1);
+    assert_int_equal(truth.taken[file][slot], TAKEN);
     truth.taken[file][slot] = 0;
     truth.free++;
     segment_free(set, (page_place){.segment = file, .slot = slot});
@@ -131,7 +136,7 @@ static void free_slot(segment_set *set, uint32_t file, uint32_t slot)
 static void free_some_of(segment_set *set, uint32_t file, uint64_t *random, uint64_t one_in)
 {
     for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
-        if (truth.taken[file][slot] && world_next_random(random) % one_in == 0) {
+        if (truth.taken[file][slot] == TAKEN && world_next_random(random) % one_in == 0) {
             free_slot(set, file, slot);
         }
     }
@@ -149,12 +154,86 @@ static void take_some(segment_set *set, uint64_t *random)
     for (int i = 0; i < 20 && truth.file_count > 0; i++) {
         const uint32_t file = 1 + (uint32_t)(world_next_random(random) % truth.file_count);
         const uint32_t slot = (uint32_t)(world_next_random(random) % truth.slots[file]);
-        const bool was_free = truth.taken[file][slot] == 0;
+        const uint8_t was = truth.taken[file][slot];
 
-        assert_int_equal(segment_take(set, (page_place){.segment = file, .slot = slot}), was_free);
-        truth.taken[file][slot] = 1;
-        truth.free -= was_free;
+        if (was == HOLLOW) {
+            continue; /* It has no space. */
+        }
+        assert_int_equal(segment_take(set, (page_place){.segment = file, .slot = slot}),
+                         was == FREE);
+        truth.taken[file][slot] = TAKEN;
+        truth.free -= was == FREE;
     }
+}
+
+/* All that is free becomes hollow. A header block of each file is taken, or it would go. */
+static void trim(sim_world *world, segment_set *set)
+{
+    uint64_t bytes;
+
+    for (uint32_t file = 1; file <= truth.file_count; file++) {
+        (void)segment_take_header(set, (header_place){.segment = file, .block = 1, .blocks = 1});
+        for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
+            if (truth.taken[file][slot] == FREE) {
+                truth.taken[file][slot] = HOLLOW;
+            }
+        }
+    }
+    truth.hollow += truth.free;
+    truth.free = 0;
+    assert_int_equal(sample_trim(world, set, &bytes), KVARVE_OK);
+}
+
+/* The length of the longest hollow run; where the first of them is. */
+static uint32_t longest_hollow(uint32_t *out_file, uint32_t *out_slot)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t file = 1; file <= truth.file_count; file++) {
+        uint32_t run = 0;
+
+        for (uint32_t slot = 0; slot < truth.slots[file]; slot++) {
+            run = truth.taken[file][slot] == HOLLOW ? run + 1 : 0;
+            if (run > longest) {
+                longest = run;
+                *out_file = file;
+                *out_slot = slot + 1 - run;
+            }
+        }
+    }
+    return longest;
+}
+
+/* `count` slots get their space again, those of long runs first. */
+static void refill(sim_world *world, segment_set *set, uint32_t slot_bytes, uint64_t count)
+{
+    const uint32_t files = truth.file_count;
+
+    assert_int_equal(sample_grow(world, set, slot_bytes, count * slot_bytes), KVARVE_OK);
+    segment_each(set, learn_head, &truth);
+    assert_int_equal(truth.file_count, files);
+    while (count > 0 && truth.hollow > 0) {
+        uint32_t file = 0;
+        uint32_t slot = 0;
+        uint32_t run = longest_hollow(&file, &slot);
+
+        for (; run > 0 && count > 0; run--, count--) {
+            truth.taken[file][slot++] = FREE;
+            truth.hollow--;
+            truth.free++;
+        }
+    }
+}
+
+static void check_counts(sim_world *world, const segment_set *set, uint32_t slot_bytes)
+{
+    const segment_counters counters = sample_count(set);
+
+    assert_int_equal(segment_free_slots(set, slot_bytes), truth.free);
+    assert_int_equal(segment_hollow_slots(set, slot_bytes), truth.hollow);
+    assert_int_equal(counters.slot_bytes_free, truth.free * slot_bytes);
+    assert_int_equal(counters.slot_bytes_hollow, truth.hollow * slot_bytes);
+    assert_int_equal(counters.file_bytes, world_used_bytes(world));
 }
 
 static void churn(uint64_t seed)
@@ -169,8 +248,11 @@ static void churn(uint64_t seed)
         const uint64_t draw = world_next_random(&random);
         const size_t most = draw % 7 == 0 ? RESERVE_MAX : draw % 3 == 0 ? 300 : 20;
 
-        if (!reserve(set, slot_bytes, 1 + (size_t)(draw >> 8) % most, step % 8 == 0) &&
-            truth.file_count < FILES_MAX) {
+        if (reserve(set, slot_bytes, 1 + (size_t)(draw >> 8) % most, step % 8 == 0)) {
+            /* There was room. */
+        } else if (truth.hollow > 0) {
+            refill(world, set, slot_bytes, 1 + (draw >> 16) % (2 * most));
+        } else if (truth.file_count < FILES_MAX) {
             grow(world, set, slot_bytes);
         }
         if (draw % 5 == 0) {
@@ -179,7 +261,10 @@ static void churn(uint64_t seed)
         if (draw % 11 == 0) {
             take_some(set, &random);
         }
-        assert_int_equal(segment_free_slots(set, slot_bytes), truth.free);
+        if (draw % 13 == 0) {
+            trim(world, set);
+        }
+        check_counts(world, set, slot_bytes);
     }
     segment_close(set);
     world_destroy(world);
