@@ -78,8 +78,6 @@ typedef enum kvarve_refusal {
     ROW(KVARVE_MISS_NO_ROOM, "no room in the arena before the deadline")                           \
     ROW(KVARVE_MISS_DEADLINE, "the deadline passed")                                               \
     ROW(KVARVE_MISS_IO, "a read failed")                                                           \
-    ROW(KVARVE_MISS_DROPPED, "it was evicted")                                                     \
-    ROW(KVARVE_MISS_CANCELLED, "the caller cancelled")                                             \
     ROW(KVARVE_MISS_CLOSED, "the store was closed")
 
 typedef enum kvarve_miss_reason {
@@ -209,6 +207,7 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_write(kvarve_put *put, uint
  * (prefix: from token 0; window: from the first page of the window; endpoint, auxiliary: one block)
  * ready_event           0 (device events come with other devices)
  *
+ * KVARVE_BUSY while the put waits for room: wait for STAGED first.
  * Submitted: the sources stay untouched until SOURCE_RELEASED, or until kvarve_put_wait(READY)
  * returns.
  */

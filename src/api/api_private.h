@@ -23,6 +23,7 @@ struct kvarve_store {
     uint32_t magic;
     embedded *host;
     uint32_t io_timeout_ms;
+    uint64_t read_ahead_bytes; /* of one reader: what it asks for before it needs it */
 };
 
 /* One rank's registered memory. */

@@ -182,6 +182,12 @@ static kvarve_status fill_group(const kvarve_namespace *space, uint32_t group_in
         return kvarve_fail(err, KVARVE_INVALID, "regions of group %u: block_tokens is 0",
                            group_index);
     }
+    if (is_token_group && !has_rows(group) && tokens != group->span_tokens) {
+        return kvarve_fail(err, KVARVE_INVALID,
+                           "regions of group %u: blocks of %u tokens: a group without rows needs "
+                           "its span, %u",
+                           group_index, tokens, group->span_tokens);
+    }
     for (size_t i = 0; i < region_count && status == KVARVE_OK; i++) {
         if (regions[i].group == group_index) {
             status = fill_layer(&regions[i], tokens, has_rows(group), &layers[(*used)++], err);

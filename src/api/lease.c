@@ -237,8 +237,6 @@ static void read_ahead(kvarve_lease *lease, uint32_t rank, uint32_t group, uint6
     embedded_unlock(host_of(lease));
 }
 
-#define READ_AHEAD_BYTES (UINT64_C(16) << 20)
-
 kvarve_status kvarve_lease_read(kvarve_lease *lease, uint32_t rank, uint32_t group,
                                 uint64_t position, void *bytes, size_t size, kvarve_error *err)
 {
@@ -257,7 +255,8 @@ kvarve_status kvarve_lease_read(kvarve_lease *lease, uint32_t rank, uint32_t gro
             const uint32_t page = group < store_namespace_groups(lease->space->name)
                                       ? store_namespace_group(lease->space->name, group)->page_bytes
                                       : 1;
-            const uint64_t count = kvarve_divide_up(kvarve_min_u64(size, READ_AHEAD_BYTES), page);
+            const uint64_t count =
+                kvarve_divide_up(kvarve_min_u64(size, lease->space->store->read_ahead_bytes), page);
 
             read_ahead(lease, rank, group, position, count);
             ahead = position + kvarve_max_u64(count / 2, 1);

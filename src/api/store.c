@@ -9,8 +9,11 @@
 
 #include "api/open_in.h"
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/fail.h"
 #include "env/thread.h"
+
+#define READ_AHEAD_BYTES_MAX (UINT64_C(32) << 20)
 
 uint32_t kvarve_abi_version(void)
 {
@@ -180,6 +183,7 @@ static kvarve_status open_store(const kvarve_env *env, const char *endpoint,
     }
     store->magic = STORE_MAGIC;
     store->io_timeout_ms = complete.io_timeout_ms;
+    store->read_ahead_bytes = kvarve_min_u64(READ_AHEAD_BYTES_MAX, complete.arena_bytes / 4);
     status = env == NULL ? embedded_open(endpoint, &complete, NULL, NULL, &store->host, err)
                          : embedded_open_in(env, endpoint, &complete, &store->host, err);
     if (status != KVARVE_OK) {

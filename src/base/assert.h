@@ -5,9 +5,7 @@
  * KVARVE_ASSERT_EXPENSIVE is compiled in only with -DKVARVE_CHECKED=1.
  * Neither argument may have a side effect.
  *
- * A failed assertion calls the handler, if one was set, then aborts. The
- * embedded door sets one that fails the store and parks the thread, so that the
- * host process lives (design section 12).
+ * A failed assertion calls the thread's handler, if one was set, then aborts.
  */
 #ifndef KVARVE_BASE_ASSERT_H
 #define KVARVE_BASE_ASSERT_H
