@@ -1,8 +1,8 @@
 /*
  * server.c - facts of a running llama-server.
  *
- * /props says which model file, which build, whether media are taken, which drafter. What it does
- * not say is read from the process: its command line, its environment, its libraries.
+ * /props says which model file, which build, whether media are taken. What it does not
+ * say is read from the process: its command line, its environment, its libraries.
  *
  * Invariant: an answer that lacks a field leaves the fact empty, so that it is refused later by
  * name; nothing is filled with a likely value. Threads: any.
@@ -69,32 +69,9 @@ static bool takes_media(json_t *properties)
     return false;
 }
 
-/* Of a list of speculative types those that keep a context: "draft-...", or "none". */
-static void set_draft_type(llama_facts *facts, const char *types)
-{
-    size_t used = 0;
-
-    facts->draft_type[0] = '\0';
-    while (*types != '\0') {
-        const size_t length = strcspn(types, ",");
-        if (strncmp(types, "draft", 5) == 0 && used + length + 2 < sizeof(facts->draft_type)) {
-            used += (size_t)snprintf(facts->draft_type + used, sizeof(facts->draft_type) - used,
-                                     "%s%.*s", used > 0 ? "," : "", (int)length, types);
-        }
-        types += length;
-        types += *types == ',';
-    }
-    if (used == 0) {
-        (void)snprintf(facts->draft_type, sizeof(facts->draft_type), "none");
-    }
-}
-
 static kvarve_status read_properties(json_t *properties, const llama_server_options *options,
                                      llama_facts *facts, kvarve_error *err)
 {
-    json_t *settings = json_object_get(properties, "default_generation_settings");
-    json_t *parameters = json_object_get(settings, "params");
-    const char *types = json_string_value(json_object_get(parameters, "speculative.types"));
     const char *model = text_of(properties, "model_path");
     const char *build = text_of(properties, "build_info");
 
@@ -114,11 +91,6 @@ static kvarve_status read_properties(json_t *properties, const llama_server_opti
     }
     (void)snprintf(facts->model, sizeof(facts->model), "%s", model);
     (void)snprintf(facts->build, sizeof(facts->build), "%s", build);
-    if (types != NULL) {
-        set_draft_type(facts, types);
-    } else {
-        facts->draft_type[0] = '\0'; /* not known */
-    }
     return KVARVE_OK;
 }
 

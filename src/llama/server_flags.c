@@ -33,6 +33,8 @@ typedef struct flag_values {
     const char *draft_type_v;
     const char *draft_model;
     const char *draft_repository;
+    const char *draft_types;
+    const char *preset; /* it chooses models and a drafter by itself */
     const char *flash;
     const char *parallel;
     const char *unified;
@@ -84,6 +86,8 @@ static const flag flags[] = {
      AT(draft_model)},
     {"--hf-repo-draft --spec-draft-hf -hfd -hfrd", "LLAMA_ARG_SPEC_DRAFT_HF_REPO", FLAG_VALUE,
      AT(draft_repository)},
+    {"--spec-type", "LLAMA_ARG_SPEC_TYPE", FLAG_VALUE, AT(draft_types)},
+    {"--spec-default --fim-qwen-7b-spec --fim-qwen-14b-spec", NULL, FLAG_ON, AT(preset)},
     {"--flash-attn -fa", "LLAMA_ARG_FLASH_ATTN", FLAG_VALUE, AT(flash)},
     {"--parallel -np", "LLAMA_ARG_N_PARALLEL", FLAG_VALUE, AT(parallel)},
     {"--kv-unified -kvu", "LLAMA_ARG_KV_UNIFIED", FLAG_ON, AT(unified)},
@@ -334,6 +338,30 @@ static kvarve_status set_text(char *to, size_t size, const char *from, const cha
     return KVARVE_OK;
 }
 
+/* Of a list of speculative types those that keep a context: "draft-...", or "none". */
+static void set_draft_type(const flag_values *values, llama_facts *facts)
+{
+    const char *types = values->draft_types != NULL ? values->draft_types : "none";
+    size_t used = 0;
+
+    for (facts->draft_type[0] = '\0'; *types != '\0';) {
+        const size_t length = strcspn(types, ",");
+        if (strncmp(types, "draft", 5) == 0 && used + length + 2 < sizeof(facts->draft_type)) {
+            if (used > 0) {
+                facts->draft_type[used++] = ',';
+            }
+            memcpy(facts->draft_type + used, types, length);
+            used += length;
+            facts->draft_type[used] = '\0';
+        }
+        types += length;
+        types += *types == ',';
+    }
+    if (used == 0 && values->preset == NULL) {
+        memcpy(facts->draft_type, "none", sizeof("none"));
+    }
+}
+
 /* Streams of the cache: one when it is unified, as it is when the slots are not counted. (I2) */
 static uint32_t streams_of(const flag_values *values)
 {
@@ -379,6 +407,7 @@ kvarve_status server_flags_read(const server_words *arguments, const server_word
         return status;
     }
     set_rope(&values, facts);
+    set_draft_type(&values, facts);
     if (values.flash != NULL) {
         facts->flash = strcmp(values.flash, "off") == 0  ? LLAMA_FLASH_OFF
                        : strcmp(values.flash, "on") == 0 ? LLAMA_FLASH_ON
