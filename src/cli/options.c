@@ -31,25 +31,25 @@ static size_t count_options(const cli_option *options)
     return count;
 }
 
-/* Print words, wrapped behind the indent. The cursor is at `column`. */
-static void print_wrapped(const char *text, size_t column)
+/* Print words, wrapped behind the indent, where the cursor is. */
+static void print_wrapped(const char *text)
 {
+    size_t column = INDENT;
+
     while (*text != '\0') {
         const size_t word = strcspn(text, " ");
-        if (column + word > COLUMNS && column > INDENT) {
+        const bool is_first = column == INDENT;
+        if (!is_first && column + 1 + word > COLUMNS) {
             (void)printf("\n%*s", INDENT, "");
             column = INDENT;
+        } else if (!is_first) {
+            (void)putchar(' ');
+            column++;
         }
         (void)printf("%.*s", (int)word, text);
         column += word;
         text += word;
-        while (*text == ' ') {
-            text++;
-        }
-        if (*text != '\0') {
-            (void)putchar(' ');
-            column++;
-        }
+        text += strspn(text, " ");
     }
     (void)putchar('\n');
 }
@@ -71,7 +71,7 @@ static void print_option(const cli_option *option)
         column = 0;
     }
     (void)printf("%*s", (int)(INDENT - column), "");
-    print_wrapped(option->help, INDENT);
+    print_wrapped(option->help);
 }
 
 static void print_help(const cli_usage *usage, const cli_option *options)

@@ -56,8 +56,14 @@ static void say(bool is_json, const char *status, const char *text)
 
 int cli_fail(bool is_json, kvarve_status status, const kvarve_error *err)
 {
+    char text[KVARVE_ERROR_TEXT_MAX + 80];
     const bool has_text = err != NULL && err->status == status && err->text[0] != '\0';
-    say(is_json, kvarve_status_text(status), has_text ? err->text : kvarve_status_text(status));
+    const char *cause = has_text && err->os_errno > 0 ? strerrordesc_np(err->os_errno) : NULL;
+
+    (void)snprintf(text, sizeof(text), "%s%s%.60s",
+                   has_text ? err->text : kvarve_status_text(status), cause != NULL ? ": " : "",
+                   cause != NULL ? cause : "");
+    say(is_json, kvarve_status_text(status), text);
     return cli_exit_of(status);
 }
 
@@ -143,6 +149,11 @@ int cli_store_open(const cli_common *common, uint32_t flags, uint64_t flash_byte
     const kvarve_status status = kvarve_open(common->store, &options, out, &err);
     if (status == KVARVE_MISS) {
         return cli_fail_text(common->is_json, CLI_MISS, "there is no store in %s", common->store);
+    }
+    if (status == KVARVE_CORRUPT && strstr(err.text, "kvarve rebuild") == NULL) {
+        return cli_fail_text(common->is_json, CLI_CORRUPT,
+                             "open store %s: %s (kvarve rebuild makes its index anew)",
+                             common->store, err.text);
     }
     return status == KVARVE_OK ? CLI_OK : cli_fail(common->is_json, status, &err);
 }

@@ -276,8 +276,10 @@ static kvarve_status try_one(emit_run *emission, const kept_documents *kept, siz
     if (status == KVARVE_INVALID) {
         /* Only with a foreign identity: its layout contradicts ours, which says where it differs.
          */
+        const char *field =
+            llama_identity_difference(emission->identity, kept->found[index].layout);
         miss.reason = KVARVE_MISS_NAMESPACE;
-        (void)snprintf(miss.field, sizeof(miss.field), "layout");
+        (void)snprintf(miss.field, sizeof(miss.field), "%s", field != NULL ? field : "layout");
         status = KVARVE_MISS;
     } else if (status == KVARVE_OK) {
         status = find_in(emission, &source, &miss, &refused);

@@ -314,6 +314,17 @@ static bool is_flash(const llama_layout *layout, llama_flash flash)
            attention->is_transposed == (flash == LLAMA_FLASH_OFF);
 }
 
+const char *llama_identity_difference(const llama_identity *identity, const llama_layout *main)
+{
+    if (!is_type(key_type(main), identity->kv_type_k)) {
+        return "kv_type_k";
+    }
+    if (!is_type(value_type(main), identity->kv_type_v)) {
+        return "kv_type_v";
+    }
+    return is_flash(main, identity->flash) ? NULL : "flash attention";
+}
+
 static kvarve_status check_layout(const llama_identity *identity, const llama_layout *main,
                                   const llama_layout *draft, kvarve_error *err)
 {

@@ -109,6 +109,9 @@ KVARVE_NODISCARD kvarve_status llama_identity_whole(const llama_identity *identi
                                                     llama_documents *out, kvarve_error *err);
 void llama_documents_free(llama_documents *documents);
 
+/* The field in which a layout contradicts the identity; NULL: it does not. Static. */
+const char *llama_identity_difference(const llama_identity *identity, const llama_layout *main);
+
 /* How well a namespace's kept document (kvarve_namespace_document) fits an identity. */
 typedef enum llama_fit {
     LLAMA_FIT_FOREIGN,  /* not llama.cpp's */

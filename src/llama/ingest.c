@@ -40,7 +40,8 @@ static kvarve_status open_file(llama_ingest *ingest, const char *path, kvarve_er
 
     if (rc < 0) {
         ingest->fd = -1;
-        return kvarve_fail_io(err, rc, "open slot file %s", path);
+        return rc == -ENOENT ? kvarve_fail(err, KVARVE_INVALID, "there is no slot file %s", path)
+                             : kvarve_fail_io(err, rc, "open slot file %s", path);
     }
     rc = ingest->io->ops->stat_fd(ingest->io, ingest->fd, &stat);
     if (rc < 0) {
