@@ -33,7 +33,9 @@ struct embedded {
     kvarve_thread thread;
     bool has_thread;
     bool has_work;
+    bool is_sleeping; /* the thread, until sleeps_until_ns */
     bool is_stopping;
+    uint64_t sleeps_until_ns;
     uint64_t epoch;
     uint32_t waiters;
     uint32_t io_timeout_ms;
@@ -75,6 +77,9 @@ void embedded_unlock(embedded *host)
 {
     if (host->waiters > 0) {
         condition_signal_all(&host->changed);
+    }
+    if (host->is_sleeping && store_soonest_deadline(host->store) < host->sleeps_until_ns) {
+        condition_signal_all(&host->work); /* a new deadline, before what the thread waits for */
     }
     mutex_unlock(&host->mutex);
 }
@@ -192,7 +197,10 @@ static void run_thread(void *context)
             condition_signal_all(&host->changed);
         }
         if (!host->has_work && !host->is_stopping) {
-            condition_wait(&host->work, &host->mutex, store_next_deadline(host->store));
+            host->sleeps_until_ns = store_next_deadline(host->store);
+            host->is_sleeping = true;
+            condition_wait(&host->work, &host->mutex, host->sleeps_until_ns);
+            host->is_sleeping = false;
         }
     }
     mutex_unlock(&host->mutex);

@@ -306,6 +306,38 @@ static void shorten_damaged(put_part *part)
     }
 }
 
+/* Does a commit that names this span's pages have to wait for one of them? */
+static bool has_unsettled_page(const store_span *span)
+{
+    for (uint32_t i = 0; i < span->page_count; i++) {
+        const store_page *page = span->pages[i];
+
+        if (page->flash != FLASH_WRITTEN ||
+            (span->batch != NULL && (page->batch == NULL || page->id == 0))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Pages that another put has sealed and that are not on flash yet are this put's to wait for, too:
+ * the chain ends before them, they are listed, and found. Spans that are recorded have none, unless
+ * a page was repaired. */
+static void shorten_unsettled(const store_machine *store, put_part *part)
+{
+    store_span *first = NULL;
+
+    for (store_span *at = part->chain; at != NULL && (at->batch == NULL || store->has_repaired);
+         at = at->parent) {
+        if (has_unsettled_page(at)) {
+            first = at;
+        }
+    }
+    if (first != NULL) {
+        part->chain = first->parent;
+    }
+}
+
 /* --- put_pages --- */
 
 static put_page *new_item(store_put *put, kvarve_error *err)
@@ -411,6 +443,7 @@ static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uin
     } else if (page->is_damaged && page->owner == NULL && page->io_count == 0) {
         take_over_page(put, page, wanted);
         page->has_digest = false;
+        put->store->has_repaired = true;
     }
     page_hold(page);
     item->page = page;
@@ -623,6 +656,7 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
         if (from == 0) {
             status = list.part->space->is_exact ? walk_chain(&list) : search_chain(&list);
             shorten_damaged(list.part);
+            shorten_unsettled(put->store, list.part);
             if (list.part->chain != NULL) {
                 span_hold(list.part->chain);
             }

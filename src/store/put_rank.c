@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/checked.h"
 #include "base/fail.h"
 #include "store/put_private.h"
 
@@ -116,18 +117,56 @@ static bool is_in_chain(const store_put *put, uint32_t group, uint64_t position)
            (position + 1) * description->span_tokens <= chain->tokens;
 }
 
-static void describe_known(const store_put *put, uint32_t group, uint64_t position,
+/* Bytes of a state of any size that stand in this part; 0: it has no such part. */
+static uint64_t part_size(const store_put *put, uint32_t rank, uint32_t group, uint64_t position)
+{
+    const kvarve_group *description = &put->name->groups[group];
+    const uint64_t page = description->page_bytes;
+    const bool is_variable = (description->flags & KVARVE_GROUP_VARIABLE) != 0;
+    const bool is_replicated = (description->flags & KVARVE_GROUP_REPLICATED) != 0;
+    const uint64_t size =
+        !is_variable ? page
+        : put->sizes == NULL
+            ? 0
+            : put->sizes[(is_replicated ? 0 : (uint64_t)rank) * put->name->group_count + group];
+
+    return position < kvarve_divide_up(size, page) ? kvarve_min_u64(size - position * page, page)
+                                                   : 0;
+}
+
+/* A page that is not listed, since it is known: what it would be. False: there is none. */
+static bool describe_known(const store_put *put, uint32_t rank, uint32_t group, uint64_t position,
                            store_target *out)
 {
     const kvarve_group *description = &put->name->groups[group];
+    const uint64_t span = description->span_tokens;
+    uint64_t size;
+    uint64_t tokens = 0;
 
+    if (description->page_class > KVARVE_CLASS_WINDOW) {
+        size = part_size(put, rank, group, position);
+    } else if (position >= kvarve_divide_up(put->tokens, span)) {
+        size = 0;
+    } else {
+        tokens = kvarve_min_u64(put->tokens - position * span, span);
+        size = (description->flags & KVARVE_GROUP_ROWS) != 0
+                   ? tokens * (description->page_bytes / span)
+                   : description->page_bytes;
+    }
     *out = (store_target){
         .group = group,
         .position = position,
-        .size = description->page_bytes,
-        .first_token = position * description->span_tokens,
-        .tokens = description->span_tokens,
+        .size = (uint32_t)size,
+        .first_token = position * span,
+        .tokens = (uint32_t)tokens,
     };
+    return size > 0;
+}
+
+static kvarve_status no_page(uint32_t rank, uint32_t group, uint64_t position, kvarve_error *err)
+{
+    return kvarve_fail(err, KVARVE_INVALID, "put: rank %u group %u has no page %llu", rank, group,
+                       (unsigned long long)position);
 }
 
 kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group, uint64_t position,
@@ -147,13 +186,13 @@ kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group
                            put->name->group_count - 1);
     }
     if (put_is_over(put) || is_in_chain(put, group, position)) {
-        describe_known(put, group, position, out);
-        return KVARVE_OK;
+        return describe_known(put, rank, group, position, out)
+                   ? KVARVE_OK
+                   : no_page(rank, group, position, err);
     }
     item = find_item(put, rank, group, position);
     if (item == NULL) {
-        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u group %u has no page %llu", rank,
-                           group, (unsigned long long)position);
+        return no_page(rank, group, position, err);
     }
     if (put->state == KVARVE_PUT_WAITING) {
         return KVARVE_BUSY;

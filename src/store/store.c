@@ -18,11 +18,19 @@ uint64_t store_now(const store_machine *store)
     return store->env.clock->monotonic_ns(store->env.clock);
 }
 
-uint64_t deadline_after(const store_machine *store, uint32_t timeout_ms)
+uint64_t deadline_after(store_machine *store, uint32_t timeout_ms)
 {
     const uint32_t wait = timeout_ms == 0 ? store->options.io_timeout_ms : timeout_ms;
+    const uint64_t at =
+        wait == KVARVE_NO_TIMEOUT ? KVARVE_NEVER : store_now(store) + wait * KVARVE_NS_PER_MS;
 
-    return wait == KVARVE_NO_TIMEOUT ? KVARVE_NEVER : store_now(store) + wait * KVARVE_NS_PER_MS;
+    store->soonest_deadline_ns = kvarve_min_u64(store->soonest_deadline_ns, at);
+    return at;
+}
+
+uint64_t store_soonest_deadline(const store_machine *store)
+{
+    return store->soonest_deadline_ns;
 }
 
 void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank,
@@ -60,6 +68,7 @@ static kvarve_status init(store_machine *store, kvarve_error *err)
     kvarve_list_init(&store->leases);
     store->generation = 1;
     store->next_sequence = 1;
+    store->soonest_deadline_ns = KVARVE_NEVER;
     store->next_page = 1;
     store->next_span = 1;
     store->next_commit_checkpoint = 1;
@@ -131,7 +140,7 @@ bool store_poll(store_machine *store)
     return has_done;
 }
 
-uint64_t store_next_deadline(const store_machine *store)
+uint64_t store_next_deadline(store_machine *store)
 {
     uint64_t next = lease_next_deadline(store);
     kvarve_link *link;
@@ -143,6 +152,7 @@ uint64_t store_next_deadline(const store_machine *store)
             next = kvarve_min_u64(next, put->deadline_ns);
         }
     }
+    store->soonest_deadline_ns = next;
     return next;
 }
 

@@ -55,7 +55,10 @@ bool store_poll(store_machine *store);
 
 /* When store_poll must be called at the latest, without a completion: monotonic ns, or
  * KVARVE_NEVER. */
-uint64_t store_next_deadline(const store_machine *store);
+uint64_t store_next_deadline(store_machine *store);
+/* No deadline is earlier than this: when it falls below what store_next_deadline said, whoever
+ * sleeps on that must wake up. */
+uint64_t store_soonest_deadline(const store_machine *store);
 
 /* Begin to end: running puts that are READY are brought to flash, others aborted, recency is
  * written. Poll until store_is_idle. */

@@ -315,6 +315,8 @@ struct store_machine {
     kvarve_list dead_batches;
     kvarve_list tombstones_pending;
     uint64_t damaged_pages;
+    uint64_t soonest_deadline_ns; /* no put or load has an earlier one */
+    bool has_repaired; /* a put wrote a damaged page again, or is about to */
 
     uint64_t next_sequence;
     uint64_t next_page;
@@ -358,6 +360,8 @@ struct store_machine {
     uint64_t growth_retry_ns;
     bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
     bool wants_transaction;   /* drops should become durable without a put */
+    bool is_commit_blocked;   /* the last transaction had no room: what was evicted is not free */
+    uint64_t commit_retry_ns;
     segment_request grow_request;
     bool has_reserve; /* the reserve file stands */
     bool is_rebuilt;  /* the new index is complete and checked; its mark is to go */
@@ -381,7 +385,7 @@ uint64_t store_now(const store_machine *store);
 void store_emit(store_machine *store, uint32_t kind, uint64_t cookie, uint32_t rank,
                 kvarve_status status, uint32_t reason);
 void store_fail(store_machine *store);
-uint64_t deadline_after(const store_machine *store, uint32_t timeout_ms);
+uint64_t deadline_after(store_machine *store, uint32_t timeout_ms);
 
 /* catalog.c: objects and their counts. Nothing here submits work. */
 kvarve_status catalog_init(store_machine *store, kvarve_error *err);
