@@ -23,6 +23,7 @@
 #include "store/commit_private.h"
 
 #define COMMIT_PUTS_MAX  4096u
+#define COMMIT_RETRY_NS  (10 * KVARVE_NS_PER_S)
 #define RECENCY_EVERY_NS (60 * KVARVE_NS_PER_S)
 #define RECENCY_MAX      16384u
 
@@ -234,6 +235,7 @@ static void finish_commit(store_commit *commit, bool is_durable)
     kvarve_link *link;
 
     if (is_durable) {
+        store->is_commit_blocked = false;
         store->generation_done = commit->generation;
         count_recency(commit);
     } else {
@@ -341,6 +343,9 @@ static void index_done(index_transaction *transaction, void *context)
     }
     if (transaction->status != KVARVE_NO_SPACE) {
         store_fail(store);
+    } else {
+        store->is_commit_blocked = true;
+        store->commit_retry_ns = store_now(store) + COMMIT_RETRY_NS;
     }
     fail_commit(commit, transaction->status == KVARVE_NO_SPACE ? KVARVE_REFUSED_NO_ROOM_FLASH
                                                                : KVARVE_REFUSED_FAILED);

@@ -252,6 +252,13 @@ static bool is_anything_moving(const store_machine *store)
            store->env.executor->pending(store->env.executor) > 0;
 }
 
+/* The disk is too full even for the transaction that would free what was evicted; trying again at
+ * once would turn in circles. */
+static bool is_commit_blocked(const store_machine *store)
+{
+    return store->is_commit_blocked && store_now(store) < store->commit_retry_ns;
+}
+
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out)
 {
     const uint64_t cap = store->options.flash_bytes_max;
@@ -267,6 +274,9 @@ room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t coun
     }
     if (room_grow(store, slot_bytes, count)) {
         return ROOM_WAIT;
+    }
+    if (is_commit_blocked(store)) {
+        return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;
     }
     if (is_transaction_due(store)) { /* I4 */
         store->wants_transaction = true;
