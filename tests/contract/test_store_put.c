@@ -259,6 +259,34 @@ static void test_put__a_waiting_page_is_had_when_its_owner_seals(void **state)
     kvarve_prefix_free(prefix);
 }
 
+static void test_put__pages_sealed_by_another_and_not_on_flash_yet_are_waited_for(void **state)
+{
+    door *at = *state;
+    engine machine = open_engine(at, &engine_hybrid);
+
+    for (uint64_t seed = 0; seed < 10; seed++) { /* jobs end in an order of their own */
+        kvarve_prefix *prefix = engine_prefix(200 + seed, 120);
+        engine_state here[3];
+        kvarve_put *puts[3];
+
+        for (uint64_t i = 0; i < 3; i++) {
+            here[i] = (engine_state){.prefix = prefix, .tokens = 24 + 48 * i};
+            puts[i] = begin(&machine, &here[i], NULL);
+            for (uint32_t rank = 0; rank < 4; rank++) {
+                assert_ok(engine_put_write(&machine, puts[i], &here[i], rank, &err));
+                assert_ok(kvarve_put_ack(puts[i], rank, NULL, 0, &err));
+            }
+        }
+        for (size_t i = 3; i-- > 0;) {
+            assert_ok(kvarve_put_wait(puts[i], KVARVE_PUT_DURABLE, 10000, &err));
+            kvarve_put_release(&puts[i]);
+            assert_ok(engine_restore(&machine, &here[i], false, &err));
+        }
+        kvarve_prefix_free(prefix);
+    }
+    engine_close(&machine);
+}
+
 static uint32_t count_events(door *at, uint64_t cookie, uint32_t kind, uint32_t *out_all)
 {
     kvarve_event event;
@@ -696,6 +724,7 @@ static const door_test tests[] = {
     DOOR_TEST(test_put__first_writer_wins_unless_the_namespace_is_exact),
     DOOR_TEST(test_put__prompt_and_response_at_one_boundary_are_two_checkpoints),
     DOOR_TEST(test_put__a_waiting_page_is_had_when_its_owner_seals),
+    DOOR_TEST(test_put__pages_sealed_by_another_and_not_on_flash_yet_are_waited_for),
     DOOR_TEST(test_put__the_oldest_waiter_takes_over_what_an_aborted_owner_leaves),
     DOOR_TEST(test_put__a_caller_that_can_not_wait_is_refused),
     DOOR_TEST(test_put__a_rank_that_fails_aborts_it_and_leaves_nothing),
