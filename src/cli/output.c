@@ -152,7 +152,7 @@ int cli_store_open(const cli_common *common, uint32_t flags, uint64_t flash_byte
     }
     if (status == KVARVE_CORRUPT && strstr(err.text, "kvarve rebuild") == NULL) {
         return cli_fail_text(common->is_json, CLI_CORRUPT,
-                             "open store %s: %s (kvarve rebuild makes its index anew)",
+                             "open store %s: %s (kvarve rebuild)",
                              common->store, err.text);
     }
     return status == KVARVE_OK ? CLI_OK : cli_fail(common->is_json, status, &err);
