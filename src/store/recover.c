@@ -418,9 +418,7 @@ static kvarve_status read_recency(void *context, uint64_t checkpoint, uint64_t u
 static kvarve_status open_index(store_machine *store, kvarve_error *err)
 {
     const index_options options = {
-        .log_bytes_max =
-            kvarve_max_u64(UINT64_C(1) << 20,
-                           kvarve_min_u64(UINT64_C(32) << 20, store->options.flash_bytes_max / 8)),
+        .log_bytes_max = room_log_bytes_max(store),
         .is_read_only = store->is_read_only};
     kvarve_status status = index_open(&store->env, store->directory, &options, &store->index, err);
 

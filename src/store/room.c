@@ -81,6 +81,12 @@ uint64_t room_flash_used(const store_machine *store)
     return segments.file_bytes + index.database_bytes + index.log_bytes;
 }
 
+uint64_t room_log_bytes_max(const store_machine *store)
+{
+    return kvarve_max_u64(UINT64_C(1) << 20,
+                          kvarve_min_u64(UINT64_C(32) << 20, store->options.flash_bytes_max / 8));
+}
+
 static void grow_done(segment_request *request, void *context)
 {
     store_machine *store = context;
@@ -94,11 +100,24 @@ static void grow_done(segment_request *request, void *context)
     commit_start(store);
 }
 
+/* What the index may still grow by, its log first of all, is not the segments' to take (I3). */
+static uint64_t room_flash_kept(const store_machine *store)
+{
+    const uint64_t cap = store->options.flash_bytes_max;
+    const uint64_t log_most = kvarve_min_u64(room_log_bytes_max(store), cap / 4);
+    index_counters index = {0};
+
+    if (store->index != NULL) {
+        index_count(store->index, &index);
+    }
+    return (log_most > index.log_bytes ? log_most - index.log_bytes : 0) + cap / 64;
+}
+
 /* Submit one more segment file of this class. False: it would not fit, or the disk was full lately.
  */
 bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count)
 {
-    const uint64_t used = room_flash_used(store);
+    const uint64_t used = room_flash_used(store) + room_flash_kept(store);
     const uint64_t cap = store->options.flash_bytes_max;
     const uint64_t left = used < cap ? cap - used : 0;
     uint64_t wanted = store->options.segment_bytes;

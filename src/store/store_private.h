@@ -514,6 +514,7 @@ bool room_grow(store_machine *store, uint32_t slot_bytes,
 bool room_trim(store_machine *store); /* submit; false: no memory */
 void room_limit_checkpoints(store_machine *store);
 uint64_t room_flash_used(const store_machine *store);
+uint64_t room_log_bytes_max(const store_machine *store); /* cap of the index's log */
 
 /* commit.c */
 void commit_start(store_machine *store); /* if there is work and none runs */
