@@ -27,23 +27,25 @@ typedef struct bench_row {
 
 static const bench_row rows[] = {
     {{"reference",
-      "pages and bytes of the reference geometry (4 ranks, span 4096, 7 fixed pages a rank) at N = 1000, 8000, "
-      "31900, 197000, replays and six 1K turns; --page-bytes"},
+      "pages and bytes of the reference geometry (4 ranks, span 4096, 7 fixed pages a rank) at "
+      "N = 1000, 8000, 31900, 197000, replays and six 1K turns; --page-bytes"},
      bench_reference},
     {{"replay", "bytes written by storing known content again, also after a restart; --page-bytes"},
      bench_replay},
     {{"identity",
       "token digests and page keys at span 256 against one plain SHA-256 pass; --count tokens"},
      bench_identity},
-    {{"find",
-      "find among --count checkpoints that came in through puts, a hundredth of them in one chunk"},
+    {{"find", "find among --count checkpoints that came in through puts, a hundredth of them in "
+              "one chunk"},
      bench_find},
     {{"index-growth",
-      "database and log bytes a put, mean of 1000 puts, early and late; --count checkpoints before"},
+      "database and log bytes a put, mean of 1000 puts, early and late; --count checkpoints "
+      "before"},
      bench_growth},
     {{"put", "a durable put of --bytes against plain direct writes and one fdatasync"}, bench_put},
     {{"restore",
-      "a verified restore of --bytes from flash against the best plain direct read, fresh and after churn"},
+      "a verified restore of --bytes from flash against the best plain direct read, fresh and "
+      "after churn"},
      bench_restore},
     {{"restore-ram", "a verified restore of --bytes from the arena against memcpy"},
      bench_restore_ram},

@@ -300,8 +300,9 @@ kvarve_status bench_reference(bench_context *bench)
     if (!bench->options->has_json) {
         (void)fprintf(
             bench->options->out,
-            "the reference, published: 32/36/60/224 files and 220.7/248.3/413.7/1544 MB a checkpoint; "
-            "replay 0 files, after a restart 4120 index bytes; a 1K turn 303 to 441 MB (two boundaries)\n");
+            "the reference, published: 32/36/60/224 files and 220.7/248.3/413.7/1544 MB a "
+            "checkpoint; replay 0 files, after a restart 4120 index bytes; a 1K turn 303 to 441 "
+            "MB (two boundaries)\n");
     }
     return run_reference(bench, lengths, sizeof lengths / sizeof lengths[0], true);
 }

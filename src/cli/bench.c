@@ -1,5 +1,6 @@
 /*
- * bench.c - `kvarve bench`: the figures of src/bench, one after another, in a folder of their own.
+ * bench.c - the subcommand `kvarve bench`: the figures of src/bench, one after another, in a folder
+ * of their own.
  *
  * Invariants
  *   I1  What is removed afterwards is what the benches made, and the folder only where this command
@@ -30,11 +31,11 @@ typedef struct bench_command {
 
 static const cli_usage usage = {
     .synopsis = "bench [NAME...] [--store DIR] [--json]",
-    .about =
-        "Measure kvarve here: each figure beside its yardstick (plain direct I/O, memcpy, plain\n"
-        "SHA-256), which runs in the same process in turn with it. A figure is a ratio of medians;\n"
-        "the single runs are printed too. Without a NAME all benches run: that takes minutes and\n"
-        "about 6 GB of disk and 2 GB of RAM. Sizes can be lowered; the output then says so.",
+    .about = "Measure kvarve here: each figure beside its yardstick (plain direct I/O, memcpy,\n"
+             "plain SHA-256), which runs in the same process in turn with it. A figure is a ratio\n"
+             "of medians; the single runs are printed too. Without a NAME all benches run: that\n"
+             "takes minutes and about 6 GB of disk and 2 GB of RAM. Sizes can be lowered; the\n"
+             "output then says so.",
     .below =
         "Examples:\n"
         "  kvarve bench --list\n"
@@ -42,11 +43,13 @@ static const cli_usage usage = {
         "  kvarve bench put restore --store /mnt/ssd/scratch --json\n"
         "  kvarve bench reference --page-bytes 65536\n\n"
         "With --json one object a line:\n"
-        "  {\"bench\",\"figure\",\"unit\",\"value\",\"yardstick\",\"ratio\",\"reach\",\"ok\",\"runs\"}\n"
-        "value and yardstick are medians, null where there is none; reach is what is asked of the\n"
-        "ratio, or of the value where there is no yardstick; ok says whether it was reached.\n\n"
-        "Exit codes: 0 all benches ran (whatever ok says), 1 input or output failed, 2 no such\n"
-        "bench or a size out of range, 7 no room.",
+        "  {\"bench\",\"figure\",\"unit\",\"value\",\"yardstick\",\"ratio\",\"reach\",\"ok\","
+        "\"runs\"}\n"
+        "value and yardstick are medians, null where there is none; reach is what is asked of\n"
+        "the ratio, or of the value where there is no yardstick; ok says whether it was\n"
+        "reached.\n\n"
+        "Exit codes: 0 all benches ran (whatever ok says), 1 input or output failed, 2 no\n"
+        "such bench or a size out of range, 7 no room.",
     .positional_max = SIZE_MAX,
 };
 

@@ -1,5 +1,5 @@
 /*
- * gc.c - `kvarve gc`: give space back to the disk.
+ * gc.c - the subcommand `kvarve gc`: give space back to the disk.
  *
  * With --cap the least recently used checkpoints go first, until what is stored fits. Counted is
  * what is in use: pages and the index, not the holes in segment files, which the disk has back.
@@ -15,17 +15,16 @@
 
 static const cli_usage usage = {
     .synopsis = "gc --store DIR [--cap BYTES] [--json]",
-    .about =
-        "Give unused space back to the file system: holes in segment files, and files that hold\n"
-        "nothing. With --cap, first drop the least recently used checkpoints, whole ones, until\n"
-        "pages and index take at most so much.",
-    .below =
-        "Example:\n"
-        "  kvarve gc --store /var/lib/kvarve --cap 20G\n\n"
-        "With --json one object: {\"dropped\", \"bytes_returned\", \"bytes_used\"}.\n\n"
-        "Exit codes: 0 done, 1 input or output failed, 2 the path is a file or an option is wrong,\n"
-        "3 no store there, 4 in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer\n"
-        "version, 7 the cap can not be reached: what is left is in use, or the index alone is more.",
+    .about = "Give unused space back to the file system: holes in segment files, and files that\n"
+             "hold nothing. With --cap, first drop the least recently used checkpoints, whole\n"
+             "ones, until pages and index take at most so much.",
+    .below = "Example:\n"
+             "  kvarve gc --store /var/lib/kvarve --cap 20G\n\n"
+             "With --json one object: {\"dropped\", \"bytes_returned\", \"bytes_used\"}.\n\n"
+             "Exit codes: 0 done, 1 input or output failed, 2 the path is a file or an option is\n"
+             "wrong, 3 no store there, 4 in use (the pid is named), 5 damaged (kvarve rebuild), 6\n"
+             "of a newer version, 7 the cap can not be reached: what is left is in use, or the\n"
+             "index alone is more.",
 };
 
 typedef struct collection {

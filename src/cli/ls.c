@@ -1,4 +1,4 @@
-/* ls.c - `kvarve ls`: what a store holds. Threads: one. */
+/* ls.c - the subcommand `kvarve ls`: what a store holds. Threads: one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,20 +9,21 @@
 
 static const cli_usage usage = {
     .synopsis = "ls --store DIR [--namespace PREFIX] [--json]",
-    .about =
-        "List the checkpoints of a store, most recently used first, and its totals. Nothing in the\n"
-        "store is changed.",
+    .about = "List the checkpoints of a store, most recently used first, and its totals. Nothing\n"
+             "in the store is changed.",
     .below =
         "Example:\n"
         "  kvarve ls --store /var/lib/kvarve\n\n"
         "  ID         first digits of its id; `show` and `rm` take these\n"
         "  NAMESPACE  first digits of the model, engine and layout it belongs to\n"
-        "  SIZE, OWN  of all its pages; of those that no other checkpoint has: what dropping it frees\n"
+        "  SIZE       of all its pages\n"
+        "  OWN        of the pages that no other checkpoint has: what dropping it frees\n"
         "  STATE      durable: survives loss of power; damaged: not found until a put repairs it\n"
         "  RAM        whether its pages are in the RAM of the process that answers\n\n"
-        "With --json one object: {\"store\", \"checkpoints\": [...], \"totals\": {...}} (docs/cli.md).\n\n"
-        "Exit codes: 0 done, 2 the path is a file or an option is wrong, 3 no store there,\n"
-        "4 in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer version.",
+        "With --json one object: {\"store\", \"checkpoints\": [...], \"totals\": {...}}\n"
+        "(docs/cli.md).\n\n"
+        "Exit codes: 0 done, 2 the path is a file or an option is wrong, 3 no store there, 4\n"
+        "in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer version.",
 };
 
 static json_t *totals_json(const kvarve_statistics *all)

@@ -1,5 +1,5 @@
 /*
- * rebuild.c - `kvarve rebuild`: make the index anew from the segments.
+ * rebuild.c - the subcommand `kvarve rebuild`: make the index anew from the segments.
  *
  * Threads    One.
  */
@@ -11,19 +11,18 @@
 
 static const cli_usage usage = {
     .synopsis = "rebuild --store DIR [--json]",
-    .about =
-        "Throw the index of a store away and make it anew from the records in its segments. Every\n"
-        "page is read and checked; checkpoints that can not be restored are dropped. This is what to\n"
-        "do when a store does not open because its index or its file `store` is damaged. Order of\n"
-        "last use is lost.",
-    .below =
-        "Example:\n"
-        "  kvarve rebuild --store /var/lib/kvarve\n\n"
-        "With --json one object: {\"checkpoints_before\", \"checkpoints\", \"pages\", \"damaged_files\"};\n"
-        "checkpoints_before is null when the store could not be read before.\n\n"
-        "Exit codes: 0 done, 1 input or output failed, 2 the path is a file or an option is wrong,\n"
-        "3 no store there, 4 in use (the pid is named), 5 damaged beyond this, 6 of a newer version,\n"
-        "7 no room.",
+    .about = "Throw the index of a store away and make it anew from the records in its segments.\n"
+             "Every page is read and checked; checkpoints that can not be restored are dropped.\n"
+             "This is what to do when a store does not open because its index or its file `store`\n"
+             "is damaged. Order of last use is lost.",
+    .below = "Example:\n"
+             "  kvarve rebuild --store /var/lib/kvarve\n\n"
+             "With --json one object: {\"checkpoints_before\", \"checkpoints\", \"pages\",\n"
+             "\"damaged_files\"}; checkpoints_before is null when the store could not be read\n"
+             "before.\n\n"
+             "Exit codes: 0 done, 1 input or output failed, 2 the path is a file or an option is\n"
+             "wrong, 3 no store there, 4 in use (the pid is named), 5 damaged beyond this, 6 of a\n"
+             "newer version, 7 no room.",
 };
 
 #define NOT_KNOWN UINT64_MAX

@@ -1,5 +1,5 @@
 /*
- * rm.c - `kvarve rm`: drop checkpoints.
+ * rm.c - the subcommand `kvarve rm`: drop checkpoints.
  *
  * Invariants
  *   I1  Every id is looked up before the first is dropped: a wrong one drops nothing.
@@ -18,17 +18,17 @@
 
 static const cli_usage usage = {
     .synopsis = "rm ID... --store DIR [--json]",
-    .about =
-        "Drop checkpoints, each with its draft half. Pages that others share stay. ID may be\n"
-        "shortened to the digits that tell it apart, four at least. If one is wrong, none is\n"
-        "dropped. The space is used again by later puts; `kvarve gc` gives it back to the disk.",
-    .below =
-        "Example:\n"
-        "  kvarve rm 3f2a9c 77d01b --store /var/lib/kvarve\n\n"
-        "With --json one object: {\"dropped\": [id...], \"bytes\": N}, the bytes that only they had.\n\n"
-        "Exit codes: 0 dropped, durably; 2 no id, or several begin so; 3 no such checkpoint or\n"
-        "store; 4 it is being restored, or the store is in use (the pid is named); 5 damaged\n"
-        "(kvarve rebuild); 6 of a newer version.",
+    .about = "Drop checkpoints, each with its draft half. Pages that others share stay. ID may be\n"
+             "shortened to the digits that tell it apart, four at least. If one is wrong, none is\n"
+             "dropped. The space is used again by later puts; `kvarve gc` gives it back to the\n"
+             "disk.",
+    .below = "Example:\n"
+             "  kvarve rm 3f2a9c 77d01b --store /var/lib/kvarve\n\n"
+             "With --json one object: {\"dropped\": [id...], \"bytes\": N}, the bytes that only\n"
+             "they had.\n\n"
+             "Exit codes: 0 dropped, durably; 2 no id, or several begin so; 3 no such checkpoint\n"
+             "or store; 4 it is being restored, or the store is in use (the pid is named); 5\n"
+             "damaged (kvarve rebuild); 6 of a newer version.",
     .positional_min = 1,
     .positional_max = SIZE_MAX,
 };

@@ -1,5 +1,5 @@
 /*
- * show.c - `kvarve show`: everything of one checkpoint.
+ * show.c - the subcommand `kvarve show`: everything of one checkpoint.
  *
  * Threads    One.
  */
@@ -15,16 +15,16 @@
 static const cli_usage usage = {
     .synopsis = "show ID --store DIR [--json]",
     .about =
-        "Show one checkpoint: what it grew from, up to the root; what only it holds; its state; and\n"
-        "the identity document of its namespace: the model, engine and layout that its bytes fit.\n"
-        "ID may be shortened to the digits that tell it apart. Nothing in the store is changed.",
-    .below =
-        "Example:\n"
-        "  kvarve show 3f2a9c --store /var/lib/kvarve\n\n"
-        "With --json one object: that of `kvarve ls`, and \"lineage\", \"children\", \"draft\" and\n"
-        "\"identity\" (docs/cli.md).\n\n"
-        "Exit codes: 0 done, 2 no id, or several begin so, 3 no such checkpoint or store,\n"
-        "4 in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer version.",
+        "Show one checkpoint: what it grew from, up to the root; what only it holds; its\n"
+        "state; and the identity document of its namespace: the model, engine and layout that\n"
+        "its bytes fit. ID may be shortened to the digits that tell it apart. Nothing in the\n"
+        "store is changed.",
+    .below = "Example:\n"
+             "  kvarve show 3f2a9c --store /var/lib/kvarve\n\n"
+             "With --json one object: that of `kvarve ls`, and \"lineage\", \"children\",\n"
+             "\"draft\" and \"identity\" (docs/cli.md).\n\n"
+             "Exit codes: 0 done, 2 no id, or several begin so, 3 no such checkpoint or store, 4\n"
+             "in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer version.",
     .positional_min = 1,
     .positional_max = 1,
 };

@@ -1,5 +1,5 @@
 /*
- * verify.c - `kvarve verify`: read and check everything that is stored.
+ * verify.c - the subcommand `kvarve verify`: read and check everything that is stored.
  *
  * Threads    One.
  */
@@ -12,19 +12,17 @@
 
 static const cli_usage usage = {
     .synopsis = "verify --store DIR [--json]",
-    .about =
-        "Read every page of a store and check its bytes, then the index. Nothing is changed: what is\n"
-        "damaged is never handed out anyway, and a put of the same content repairs it. `kvarve\n"
-        "rebuild` drops what can not be restored.",
-    .below =
-        "Example:\n"
-        "  kvarve verify --store /var/lib/kvarve\n\n"
-        "With --json one object: {\"is_whole\", \"pages_checked\", \"pages_total\", \"bytes_checked\",\n"
-        "\"pages_damaged\", \"checkpoints_lost\", \"is_index_damaged\", \"damaged_files\",\n"
-        "\"damaged\": [checkpoints as in kvarve ls]}.\n\n"
-        "Exit codes: 0 all is whole, 1 not everything could be read, 2 the path is a file or an\n"
-        "option is wrong, 3 no store there, 4 in use (the pid is named), 5 damage was found, 6 of a\n"
-        "newer version.",
+    .about = "Read every page of a store and check its bytes, then the index. Nothing is changed:\n"
+             "what is damaged is never handed out anyway, and a put of the same content repairs\n"
+             "it. `kvarve rebuild` drops what can not be restored.",
+    .below = "Example:\n"
+             "  kvarve verify --store /var/lib/kvarve\n\n"
+             "With --json one object: {\"is_whole\", \"pages_checked\", \"pages_total\",\n"
+             "\"bytes_checked\", \"pages_damaged\", \"checkpoints_lost\", \"is_index_damaged\",\n"
+             "\"damaged_files\", \"damaged\": [checkpoints as in kvarve ls]}.\n\n"
+             "Exit codes: 0 all is whole, 1 not everything could be read, 2 the path is a file or\n"
+             "an option is wrong, 3 no store there, 4 in use (the pid is named), 5 damage was\n"
+             "found, 6 of a newer version.",
 };
 
 typedef struct scrub {

@@ -1,5 +1,5 @@
 /*
- * why.c - `kvarve why`: why given tokens hit or miss.
+ * why.c - the subcommand `kvarve why`: why given tokens hit or miss.
  *
  * A namespace is known here by the identity document that is kept beside the store. Opened again
  * from it, it gets the same name, unless it was salted with another text than --salt: then it can
@@ -26,18 +26,19 @@
 
 static const cli_usage usage = {
     .synopsis = "why --store DIR --tokens-file FILE [--namespace PREFIX] [--salt TEXT] [--json]",
-    .about =
-        "Explain what a store has for these tokens, namespace by namespace: the boundaries that can\n"
-        "be restored, longest first, and why there is none, or none longer. Nothing is changed.\n"
-        "Namespaces with a salt are asked when --salt has it.",
+    .about = "Explain what a store has for these tokens, namespace by namespace: the boundaries\n"
+             "that can be restored, longest first, and why there is none, or none longer. Nothing\n"
+             "is changed. Namespaces with a salt are asked when --salt has it.",
     .below =
         "Example:\n"
         "  kvarve why --store /var/lib/kvarve --tokens-file turn-4.json\n\n"
-        "A file's tokens are written as for `kvarve llama emit`. Damaged pages are found when they are\n"
-        "read: `kvarve verify` reads them all.\n\n"
-        "With --json one object: {\"store\", \"tokens\", \"longest\", \"namespaces\": [...]} (docs/cli.md).\n\n"
-        "Exit codes: 0 a boundary was found, 2 no tokens or a wrong option, 3 none was found, or no\n"
-        "store, 4 in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer version.",
+        "A file's tokens are written as for `kvarve llama emit`. Damaged pages are found when\n"
+        "they are read: `kvarve verify` reads them all.\n\n"
+        "With --json one object: {\"store\", \"tokens\", \"longest\", \"namespaces\": [...]}\n"
+        "(docs/cli.md).\n\n"
+        "Exit codes: 0 a boundary was found, 2 no tokens or a wrong option, 3 none was found,\n"
+        "or no store, 4 in use (the pid is named), 5 damaged (kvarve rebuild), 6 of a newer\n"
+        "version.",
 };
 
 typedef struct question {
