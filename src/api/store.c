@@ -212,6 +212,9 @@ kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *opti
     if (status != KVARVE_OK) {
         return status;
     }
+    if (endpoint[0] == '\0') {
+        return kvarve_fail(err, KVARVE_INVALID, "open store: the path is empty");
+    }
     if (strncmp(endpoint, "unix:", 5) == 0) {
         return kvarve_fail(err, KVARVE_UNSUPPORTED,
                            "open %s: this version has the embedded door only", endpoint);
@@ -231,7 +234,8 @@ void kvarve_close(kvarve_store *store)
 
 int kvarve_event_fd(const kvarve_store *store)
 {
-    return store == NULL || store->magic != STORE_MAGIC ? -1 : embedded_event_fd(store->host);
+    return check_store(store, "kvarve_event_fd", NULL) == KVARVE_OK ? embedded_event_fd(store->host)
+                                                                    : -1;
 }
 
 kvarve_status kvarve_next_event(kvarve_store *store, kvarve_event *out_event)

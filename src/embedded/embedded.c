@@ -47,10 +47,12 @@ struct embedded {
     uint64_t device;
     uint64_t inode;
     embedded *next_open;
+    bool is_listed; /* in open_list */
 };
 
 /* I2. The mutex is made once; it lives as long as the process. */
 static kvarve_mutex open_mutex = KVARVE_MUTEX_INIT;
+static kvarve_mutex opening_mutex = KVARVE_MUTEX_INIT; /* one attempt to open at a time; first */
 static embedded *open_list;
 
 bool embedded_is_here(const embedded *host)
@@ -219,12 +221,14 @@ static bool enter_open_list(embedded *host, const char *directory)
     }
     mutex_lock(&open_mutex);
     for (const embedded *at = open_list; at != NULL; at = at->next_open) {
-        is_free = is_free && !(at->device == stat.device && at->inode == stat.inode);
+        is_free = is_free && !(embedded_is_here(at) && at->device == stat.device &&
+                               at->inode == stat.inode); /* I3: a parent's are not ours */
     }
     if (is_free) {
         host->device = stat.device;
         host->inode = stat.inode;
         host->next_open = open_list;
+        host->is_listed = true;
         open_list = host;
     }
     mutex_unlock(&open_mutex);
@@ -241,6 +245,7 @@ static void leave_open_list(embedded *host)
     }
     if (*at != NULL) {
         *at = host->next_open;
+        host->is_listed = false;
     }
     mutex_unlock(&open_mutex);
 }
@@ -280,7 +285,30 @@ static kvarve_status start_env(embedded *host, const kvarve_store_options *optio
     return status;
 }
 
-/* Open, and while another process has the folder, try again until wait_ms have passed. */
+/* One attempt in the real host: I2 holds from before the folder is there until it is listed. */
+static kvarve_status open_listed(embedded *host, const char *directory,
+                                 const kvarve_store_options *options, const store_sink *sink,
+                                 kvarve_error *err)
+{
+    kvarve_status status;
+
+    mutex_lock(&opening_mutex);
+    if (!enter_open_list(host, directory)) {
+        mutex_unlock(&opening_mutex);
+        return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)",
+                           directory, (long long)process_id());
+    }
+    status = store_open(&host->env, directory, options, sink, &host->store, err);
+    if (status != KVARVE_OK) {
+        leave_open_list(host);
+    } else if (!host->is_listed) {
+        (void)enter_open_list(host, directory); /* it was made just now */
+    }
+    mutex_unlock(&opening_mutex);
+    return status;
+}
+
+/* Open, and while somebody else has the folder, try again until wait_ms have passed. */
 static kvarve_status open_store(embedded *host, const char *directory,
                                 const kvarve_store_options *options, kvarve_error *err)
 {
@@ -290,7 +318,9 @@ static kvarve_status open_store(embedded *host, const char *directory,
     kvarve_status status;
 
     for (;;) {
-        status = store_open(&host->env, directory, options, &sink, &host->store, err);
+        status = host->posix == NULL
+                     ? store_open(&host->env, directory, options, &sink, &host->store, err)
+                     : open_listed(host, directory, options, &sink, err);
         if (status != KVARVE_BUSY || clock->monotonic_ns(clock) >= deadline) {
             return status;
         }
@@ -377,19 +407,11 @@ kvarve_status embedded_open(const char *directory, const kvarve_store_options *o
     if (host == NULL) {
         return KVARVE_NO_MEMORY;
     }
-    if (!enter_open_list(host, directory)) {
-        free_host(host);
-        return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)",
-                           directory, (long long)process_id());
-    }
     status = start_env(host, options, err);
     status = status == KVARVE_OK ? open_store(host, directory, options, err) : status;
     if (status != KVARVE_OK) {
         free_host(host);
         return status;
-    }
-    if (host->next_open == NULL && host->inode == 0) {
-        (void)enter_open_list(host, directory); /* it was made just now */
     }
     rc = thread_start(&host->thread, run_thread, host);
     host->has_thread = rc == 0;
