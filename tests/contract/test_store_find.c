@@ -404,8 +404,9 @@ static void test_find__another_identity_is_named_by_the_field_that_differs(void 
         engine_close(&machine);
         door_reopen(at); /* documents are kept beside the store */
         other = open_engine(at, &layout);
-        machine = other;
+        machine = open_engine(at, &layout);
     }
+    engine_close(&machine);
     engine_close(&other);
     layout.identity = "{\"model\":\"m\",\"weights\":\"bb\"}";
     other = open_engine(at, &layout);
