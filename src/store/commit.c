@@ -441,7 +441,7 @@ static void submit_headers(store_commit *commit)
     }
 }
 
-/* --- identity documents --- */
+/* --- identity documents, and the epoch --- */
 
 static int write_document(const store_machine *store, const store_space *space)
 {
@@ -475,8 +475,12 @@ static bool lacks_document(const put_part *part)
 static void run_documents(kvarve_job *job)
 {
     document_job *documents = KVARVE_LIST_ITEM(job, document_job, job);
+    const store_commit *commit = documents->commit;
     kvarve_link *link;
 
+    if (commit->record_count > 0 && !commit->store->is_epoch_kept) {
+        documents->result = epoch_keep(commit->store);
+    }
     KVARVE_LIST_FOREACH (link, &documents->commit->puts) {
         store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
 
@@ -497,6 +501,7 @@ static void documents_done(kvarve_job *job)
         fail_commit(commit, KVARVE_REFUSED_IO);
         return;
     }
+    commit->store->is_epoch_kept = commit->store->is_epoch_kept || commit->record_count > 0;
     KVARVE_LIST_FOREACH (link, &commit->puts) {
         store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
 
@@ -513,6 +518,9 @@ static bool needs_documents(const store_commit *commit)
 {
     kvarve_link *link;
 
+    if (commit->record_count > 0 && !commit->store->is_epoch_kept) {
+        return true;
+    }
     KVARVE_LIST_FOREACH (link, &commit->puts) {
         const store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
 

@@ -12,9 +12,8 @@
  *
  * Invariants
  *   I1  Nothing in the folder is changed before the lock is held, nor when a newer version wrote
- * it. I2  Ids and sequences begin, at each open, a random distance after the last durable ones, so
- * that a record whose commit never finished can not be taken for a later one when the index is
- * rebuilt.
+ * it. I2  Ids and sequences begin, at each open, after those of all records before, also of such
+ * whose commit never finished (epoch.c), so that a rebuild knows what is later.
  *
  * Blocks: called at open, before anything else runs.
  */
@@ -33,7 +32,6 @@
 #define RESERVE_BYTES      (UINT64_C(64) << 20)
 #define DOCUMENT_BYTES_MAX (UINT32_C(1) << 18)
 #define DOCUMENTS_MAX      65536u
-#define JUMP_BITS          24 /* I2 */
 
 static kvarve_status path_of(const store_machine *store, const char *name,
                              char out[KVARVE_PATH_MAX], kvarve_error *err)
@@ -671,6 +669,9 @@ static void limit_flash(store_machine *store)
         }
     }
     store->options.flash_bytes_max = kvarve_min_u64(store->options.flash_bytes_max, most);
+    store->options.segment_bytes =
+        room_file_bytes(store->options.segment_bytes, store->options.flash_bytes_max);
+    segment_set_file_bytes(store->segments, store->options.segment_bytes);
 }
 
 static void make_reserve(store_machine *store)
@@ -699,21 +700,6 @@ static void make_reserve(store_machine *store)
     if (!store->has_reserve) {
         (void)io->ops->unlink(io, path); /* it is tried again at the next open */
     }
-}
-
-static kvarve_status jump_ahead(store_machine *store, kvarve_error *err)
-{
-    uint64_t jumps[4];
-    const int rc = store->env.random->fill(store->env.random, jumps, sizeof jumps);
-
-    if (rc < 0) {
-        return kvarve_fail_io(err, rc, "draw numbers for store %s", store->directory);
-    }
-    store->next_sequence += jumps[0] % (1u << JUMP_BITS); /* I2 */
-    store->next_page += jumps[1] % (1u << JUMP_BITS);
-    store->next_span += jumps[2] % (1u << JUMP_BITS);
-    store->next_commit_checkpoint += jumps[3] % (1u << JUMP_BITS);
-    return KVARVE_OK;
 }
 
 static kvarve_status open_parts(store_machine *store, store_file *file, kvarve_error *err)
@@ -761,7 +747,7 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
         return KVARVE_OK;
     }
     make_reserve(store);
-    return jump_ahead(store, err);
+    return epoch_begin(store, err);
 }
 
 void recover_close(store_machine *store)

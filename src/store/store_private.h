@@ -323,6 +323,9 @@ struct store_machine {
     uint64_t next_span;
     uint64_t next_commit_checkpoint; /* numbers are given when a record is built */
     uint64_t next_put;
+    uint64_t epoch; /* epoch.c: numbers of this life begin there */
+    uint32_t epoch_slot;
+    bool is_epoch_kept; /* durable */
     uint64_t use_clock;
 
     kvarve_list puts;
@@ -482,6 +485,10 @@ kvarve_status loader_finish(catalog_loader *loader, kvarve_error *err);
 kvarve_status recover_open(store_machine *store, kvarve_error *err);
 void recover_close(store_machine *store);
 
+/* epoch.c: numbers that are later than those of any record before. */
+kvarve_status epoch_begin(store_machine *store, kvarve_error *err);
+int epoch_keep(const store_machine *store); /* blocks; 0 or -errno */
+
 /* rebuild_mark.c: a rebuild that was cut short begins anew. */
 kvarve_status rebuild_mark_find(store_machine *store,
                                 kvarve_error *err); /* sets the flag REBUILD */
@@ -509,11 +516,16 @@ bool room_evict_ram(store_machine *store); /* one page out of the arena; false: 
 void room_page_resident(store_page *page); /* its evictability may have changed */
 void page_drop_slot(store_page *page);
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out);
-bool room_grow(store_machine *store, uint32_t slot_bytes,
-               size_t count);         /* submit a new file; false: no room for one */
+bool room_could_hold(const store_machine *store, uint64_t bytes); /* ever, of one put's pages */
+/* Submit more slots, or with slot_bytes 0 a file of headers that has a run of `count` blocks;
+ * false: no room. */
+bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count);
 bool room_trim(store_machine *store); /* submit; false: no memory */
 void room_limit_checkpoints(store_machine *store);
 uint64_t room_flash_used(const store_machine *store);
+/* The size of new segment files: each costs a descriptor, so 512 of them fill any cap; and a cap
+ * is shared by a few slot sizes, so one file has at most a sixteenth. */
+uint64_t room_file_bytes(uint64_t wanted, uint64_t flash_bytes_max);
 uint64_t room_log_bytes_max(const store_machine *store); /* cap of the index's log */
 
 /* commit.c */
