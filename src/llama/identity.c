@@ -10,6 +10,7 @@
  */
 #include "llama/identity.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -266,19 +267,27 @@ const char *llama_identity_architecture(const llama_identity *identity)
 
 /* ---- What a layout says ---- */
 
-static const char *type_name(uint32_t type)
+/* As llama-server names it; "ggml-N" for types that it does not offer for a cache. */
+typedef struct type_text {
+    char text[16];
+} type_text;
+
+static type_text type_name(uint32_t type)
 {
     static const struct {
         uint32_t type;
         const char *name;
     } names[] = {{0, "f32"},  {1, "f16"},  {2, "q4_0"},    {3, "q4_1"}, {6, "q5_0"},
                  {7, "q5_1"}, {8, "q8_0"}, {20, "iq4_nl"}, {30, "bf16"}};
+    type_text out;
+
+    (void)snprintf(out.text, sizeof(out.text), "ggml-%" PRIu32, type);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (names[i].type == type) {
-            return names[i].name;
+            copy_text(out.text, sizeof(out.text), names[i].name);
         }
     }
-    return "unknown";
+    return out;
 }
 
 /* Its attention part, of which all have one shape; NULL: it has none. */
@@ -290,16 +299,17 @@ static const llama_attention *attention_of(const llama_layout *layout)
     return layout->window.is_present && layout->window.layer_count > 0 ? &layout->window : NULL;
 }
 
-static const char *key_type(const llama_layout *layout)
+static type_text key_type(const llama_layout *layout)
 {
     const llama_attention *attention = attention_of(layout);
-    return attention == NULL ? NO_KV : type_name(attention->rows[0].type);
+    return attention == NULL ? (type_text){NO_KV} : type_name(attention->rows[0].type);
 }
 
-static const char *value_type(const llama_layout *layout)
+static type_text value_type(const llama_layout *layout)
 {
     const llama_attention *attention = attention_of(layout);
-    return attention == NULL ? NO_KV : type_name(attention->rows[attention->layer_count].type);
+    return attention == NULL ? (type_text){NO_KV}
+                             : type_name(attention->rows[attention->layer_count].type);
 }
 
 static bool is_type(const char *of_layout, const char *of_identity)
@@ -316,10 +326,10 @@ static bool is_flash(const llama_layout *layout, llama_flash flash)
 
 const char *llama_identity_difference(const llama_identity *identity, const llama_layout *main)
 {
-    if (!is_type(key_type(main), identity->kv_type_k)) {
+    if (!is_type(key_type(main).text, identity->kv_type_k)) {
         return "kv_type_k";
     }
-    if (!is_type(value_type(main), identity->kv_type_v)) {
+    if (!is_type(value_type(main).text, identity->kv_type_v)) {
         return "kv_type_v";
     }
     return is_flash(main, identity->flash) ? NULL : "flash attention";
@@ -328,11 +338,11 @@ const char *llama_identity_difference(const llama_identity *identity, const llam
 static kvarve_status check_layout(const llama_identity *identity, const llama_layout *main,
                                   const llama_layout *draft, kvarve_error *err)
 {
-    if (!is_type(key_type(main), identity->kv_type_k) ||
-        !is_type(value_type(main), identity->kv_type_v)) {
+    if (!is_type(key_type(main).text, identity->kv_type_k) ||
+        !is_type(value_type(main).text, identity->kv_type_v)) {
         return kvarve_fail(
             err, KVARVE_INVALID, "the slot file has K %s and V %s, the identity says %s and %s",
-            key_type(main), value_type(main), identity->kv_type_k, identity->kv_type_v);
+            key_type(main).text, value_type(main).text, identity->kv_type_k, identity->kv_type_v);
     }
     if (!is_flash(main, identity->flash)) {
         return kvarve_fail(err, KVARVE_INVALID,
@@ -348,11 +358,12 @@ static kvarve_status check_layout(const llama_identity *identity, const llama_la
                            "identity: the slot file has draft state, but no drafter is known; say "
                            "it with --draft-type and --draft-model, or --server");
     }
-    if (!is_type(key_type(draft), identity->draft_type_k) ||
-        !is_type(value_type(draft), identity->draft_type_v)) {
-        return kvarve_fail(
-            err, KVARVE_INVALID, "the draft state has K %s and V %s, the identity says %s and %s",
-            key_type(draft), value_type(draft), identity->draft_type_k, identity->draft_type_v);
+    if (!is_type(key_type(draft).text, identity->draft_type_k) ||
+        !is_type(value_type(draft).text, identity->draft_type_v)) {
+        return kvarve_fail(err, KVARVE_INVALID,
+                           "the draft state has K %s and V %s, the identity says %s and %s",
+                           key_type(draft).text, value_type(draft).text, identity->draft_type_k,
+                           identity->draft_type_v);
     }
     return KVARVE_OK;
 }
@@ -383,8 +394,8 @@ static char *dump_with_layout(const json_t *base, const llama_layout *layout)
 
     if (text != NULL && object != NULL &&
         llama_layout_encode(layout, text, LLAMA_LAYOUT_TEXT_MAX, &size, NULL) == KVARVE_OK &&
-        json_object_set_new(object, "kv_type_k", json_string(key_type(layout))) == 0 &&
-        json_object_set_new(object, "kv_type_v", json_string(value_type(layout))) == 0 &&
+        json_object_set_new(object, "kv_type_k", json_string(key_type(layout).text)) == 0 &&
+        json_object_set_new(object, "kv_type_v", json_string(value_type(layout).text)) == 0 &&
         json_object_set_new(object, "layout", json_stringn(text, size)) == 0) {
         result = dump(object);
     }

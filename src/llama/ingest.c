@@ -296,7 +296,8 @@ static kvarve_status digest_last_pages(llama_ingest *ingest, ingest_boundary *bo
 
 static kvarve_status make_step(llama_ingest *ingest, kvarve_error *err)
 {
-    uint64_t size = LLAMA_STEP_BYTES;
+    const uint64_t wanted = ingest->options.step_bytes;
+    uint64_t size = wanted != 0 ? wanted : LLAMA_STEP_BYTES;
 
     for (uint32_t i = 0; i < ingest->groups.count; i++) {
         size = kvarve_max_u64(size, ingest->groups.group[i].page_bytes);
@@ -442,7 +443,7 @@ uint64_t llama_ingest_arena_bytes(const llama_ingest *ingest)
         largest = kvarve_max_u64(largest, bytes);
     }
     /* A step of pages of each context beside the endpoints, and as much again in flight. */
-    return largest + 3 * kvarve_max_u64(LLAMA_STEP_BYTES, ingest->step_size);
+    return largest + (uint64_t)3 * ingest->step_size;
 }
 
 const char *llama_ingest_whole_reason(const llama_ingest *ingest)

@@ -34,7 +34,8 @@ typedef struct llama_ingest_options {
     uint64_t user_at;         /* where the last user message ends; LLAMA_NO_LIMIT: not known */
     kvarve_progress progress; /* in bytes of the file; NULL: none */
     void *progress_context;
-    bool wants_whole; /* store the file whole, as if it could not be cut up */
+    uint64_t step_bytes; /* moved at a time, at least a page; 0: LLAMA_STEP_BYTES */
+    bool wants_whole;    /* store the file whole, as if it could not be cut up */
 } llama_ingest_options;
 
 /* Open and parse. `io` is borrowed until close. */

@@ -219,7 +219,7 @@ static kvarve_status extend_and_close(putting *to, kvarve_error *err)
     const uint64_t token_bytes = groups->token_bytes[LLAMA_MAIN] +
                                  (to->boundary->has_draft ? groups->token_bytes[LLAMA_DRAFT] : 0);
     const uint64_t most =
-        kvarve_max_u64(1, LLAMA_STEP_BYTES / kvarve_max_u64(1, token_bytes * LLAMA_SPAN));
+        kvarve_max_u64(1, to->ingest->step_size / kvarve_max_u64(1, token_bytes * LLAMA_SPAN));
     kvarve_status status = KVARVE_OK;
 
     for (uint64_t first = 0; token_bytes > 0 && first < pages && status == KVARVE_OK;) {
