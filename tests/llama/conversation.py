@@ -119,13 +119,8 @@ class Turn:
             answer.prompt_ms,
         )
         self.slot_tokens = (prompt + answer.tokens)[:-1]
-        self.slot_bytes, self.save_seconds, self.ingest, self.emit, self.restored = (
-            0,
-            0.0,
-            None,
-            None,
-            0,
-        )
+        self.slot_bytes, self.save_seconds, self.save_ms, self.restored = 0, 0.0, 0.0, 0
+        self.ingest, self.emit = None, None
 
     def same_answer(self, other):
         """Text, tokens and log-probabilities: bit for bit."""
@@ -263,7 +258,7 @@ class Conversation:
         begin = time.monotonic()
         saved = self.server.save(os.path.basename(values["slot"]), self.slot)
         turn.save_seconds = time.monotonic() - begin
-        turn.slot_bytes = saved["n_written"]
+        turn.slot_bytes, turn.save_ms = saved["n_written"], saved["timings"]["save_ms"]
         try:
             turn.ingest = ingest(values)
         finally:

@@ -156,7 +156,7 @@ class WrongInput(EndToEnd):
         """State of one model is never given to another one, and the miss says which field it is."""
         missed = self.miss(self.store("store", "llama"))
         print(f"  {missed.errors.strip()}")
-        self.assertIn("another build", missed.json["miss"]["reason"])
+        self.assertIn("another identity", missed.json["miss"]["reason"])
         self.assertEqual(missed.json["miss"]["field"], "architecture")
         missed = self.miss(self.store("store", "qwen35", numerics="another build"))
         print(f"  {missed.errors.strip()}")

@@ -87,7 +87,7 @@ class Kvarve:
         """By flags where this store was made with them, else by asking the running server."""
         if self.identity:
             return self.identity
-        return ["--server", values["url"], "--server-pid", str(values["pid"])]
+        return ["--server", values["url"]]
 
     def ingest(self, values, accept=(OK,)):
         words = ["llama", "ingest", values["slot"], *self.identify(values), *self.more]
