@@ -67,6 +67,17 @@ void tombstone_set_carrier(tombstone *grave, batch_row *carrier)
     carrier->live++;
 }
 
+/* Its carrier has one live item less, and goes to `freed` when that was its last. */
+static void free_tombstone(tombstone *gone, kvarve_list *freed)
+{
+    kvarve_list_remove(&gone->pending_link);
+    if (gone->carrier != NULL && --gone->carrier->live == 0) {
+        kvarve_list_remove(&gone->carrier->link);
+        kvarve_list_append(freed, &gone->carrier->link);
+    }
+    kvarve_release(gone);
+}
+
 /* What is to be released next: rows whose tombstones' carriers lose an item; a work list instead of
  * recursion. */
 void batch_release(store_machine *store, batch_row *row)
@@ -87,14 +98,7 @@ void batch_release(store_machine *store, batch_row *row)
         row = KVARVE_LIST_ITEM(link, batch_row, link);
         kvarve_list_append(&store->dead_batches, &row->link);
         while ((grave = kvarve_list_take_first(&row->tombstones)) != NULL) {
-            tombstone *gone = KVARVE_LIST_ITEM(grave, tombstone, link);
-
-            kvarve_list_remove(&gone->pending_link);
-            if (gone->carrier != NULL && --gone->carrier->live == 0) {
-                kvarve_list_remove(&gone->carrier->link);
-                kvarve_list_append(&freed, &gone->carrier->link);
-            }
-            kvarve_release(gone);
+            free_tombstone(KVARVE_LIST_ITEM(grave, tombstone, link), &freed);
         }
     }
 }

@@ -359,6 +359,15 @@ void span_set_batch(store_span *span, batch_row *row)
     }
 }
 
+static void lose_reference(store_span *span)
+{
+    KVARVE_ASSERT(span->references > 0);
+    span->references--;
+    if (span->references == 0) {
+        span_set_batch(span, NULL); /* I2 */
+    }
+}
+
 /* Free this span, and those below that nothing else needs. */
 static void span_free_if_unused(store_span *at)
 {
@@ -372,11 +381,7 @@ static void span_free_if_unused(store_span *at)
         table_remove(&at->space->store->spans, &at->link);
         kvarve_release(at);
         if (parent != NULL) {
-            KVARVE_ASSERT(parent->references > 0);
-            parent->references--;
-            if (parent->references == 0) {
-                span_set_batch(parent, NULL); /* I2 */
-            }
+            lose_reference(parent);
         }
         at = parent;
     }
@@ -396,28 +401,34 @@ void span_unhold(store_span *span)
 
 static void span_dereference(store_span *span)
 {
-    KVARVE_ASSERT(span->references > 0);
-    span->references--;
-    if (span->references == 0) {
-        span_set_batch(span, NULL); /* I2 */
-        span_free_if_unused(span);
+    lose_reference(span);
+    span_free_if_unused(span);
+}
+
+static const store_page *first_damaged(store_page *const *pages, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (pages[i]->is_damaged) {
+            return pages[i];
+        }
     }
+    return NULL;
 }
 
 bool span_is_damaged(const store_span *span, uint32_t *out_group)
 {
+    const store_page *found = NULL;
+
     if (span == NULL || span->space->store->damaged_pages == 0) {
         return false;
     }
-    for (; span != NULL; span = span->parent) {
-        for (uint32_t i = 0; i < span->page_count; i++) {
-            if (span->pages[i]->is_damaged) {
-                *out_group = span->pages[i]->group;
-                return true;
-            }
-        }
+    for (; span != NULL && found == NULL; span = span->parent) {
+        found = first_damaged(span->pages, span->page_count);
     }
-    return false;
+    if (found != NULL) {
+        *out_group = found->group;
+    }
+    return found != NULL;
 }
 
 /* --- buckets --- */
@@ -652,14 +663,15 @@ void catalog_touch(store_checkpoint *checkpoint)
 
 bool checkpoint_is_damaged(const store_checkpoint *checkpoint, uint32_t *out_group)
 {
+    const store_page *found;
+
     if (checkpoint->space->store->damaged_pages == 0) {
         return false;
     }
-    for (uint32_t i = 0; i < checkpoint->page_count; i++) {
-        if (checkpoint->pages[i]->is_damaged) {
-            *out_group = checkpoint->pages[i]->group;
-            return true;
-        }
+    found = first_damaged(checkpoint->pages, checkpoint->page_count);
+    if (found != NULL) {
+        *out_group = found->group;
+        return true;
     }
     return span_is_damaged(checkpoint->span, out_group);
 }
