@@ -141,7 +141,9 @@ kvarve_status kvarve_trim(kvarve_store *store, uint64_t *out_bytes, kvarve_error
         return status;
     }
     embedded_lock(store->host);
-    status = store_trim_begin(embedded_store(store->host), err);
+    do { /* the store may be at it by itself: then once more after that */
+        status = store_trim_begin(embedded_store(store->host), err);
+    } while (status == KVARVE_BUSY && embedded_wait(store->host, KVARVE_NEVER));
     while (status == KVARVE_OK &&
            !store_trim_progress(embedded_store(store->host), &bytes, &result)) {
         (void)embedded_wait(store->host, KVARVE_NEVER);
