@@ -1,6 +1,6 @@
 """The demo's result as a picture: bytes written turn by turn, and the first token after kill -9."""
 
-WIDTH, HEIGHT = 760, 360
+WIDTH, HEIGHT = 760, 352
 LEFT, TOP, BOTTOM, PLOT_WIDTH = 56, 74, 300, 440
 BESIDE = 548
 ALONE, OURS, INK, FAINT = "#b4bac4", "#0f766e", "#1f2937", "#6b7280"
@@ -104,9 +104,9 @@ def legend():
     y = HEIGHT - 24
     return [
         bar(LEFT, y - 10, 12, 12, ALONE),
-        text(LEFT + 18, y, "slot files alone; after the kill a server without kvarve"),
-        bar(LEFT + 350, y - 10, 12, 12, OURS),
-        text(LEFT + 368, y, "kvarve"),
+        text(LEFT + 18, y, "slot files, each kept whole; first token: a server that kept nothing"),
+        bar(LEFT + 430, y - 10, 12, 12, OURS),
+        text(LEFT + 448, y, "kvarve"),
     ]
 
 
@@ -118,7 +118,7 @@ def picture(result):
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' {FONT}>",
         f"<rect width='{WIDTH}' height='{HEIGHT}' rx='8' fill='#ffffff'/>",
         text(LEFT, 30, f"{result['model']}: bytes written after each turn", 15, weight="bold"),
-        text(LEFT, 48, f"{tokens:,} tokens at the end; {same} as without the kill", 12, "start", FAINT),
+        text(LEFT, 48, f"{tokens:,} tokens at the end; {same} as without the kill", colour=FAINT),
         *turn_bars(result["turns"], result["killed_after_turn"]),
         *beside(result),
         *legend(),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A conversation on the real server that lives in kvarve: after every turn the slot is ingested, the
-server killed with kill -9 and started again, and the next turn goes on from what kvarve emits.
+"""A conversation on the real server that lives in kvarve: after every turn the slot is ingested,
+the server killed with kill -9 and started again, and the next turn goes on from what kvarve emits.
 
 Against a run of the same server that nobody interrupted, with nothing of kvarve in it:
 
@@ -80,7 +80,7 @@ def work_folder(paths):
     return tempfile.TemporaryDirectory(prefix="run-", dir=parent)
 
 
-# The uninterrupted run -----------------------------------------------------------------------------
+# The uninterrupted run ----------------------------------------------------------------------------
 
 
 def asked_again(conversation, count, edition=0):
@@ -102,7 +102,7 @@ def uninterrupted(conversation, plan):
     )
 
 
-# The run that dies ---------------------------------------------------------------------------------
+# The run that dies --------------------------------------------------------------------------------
 
 
 def live_on(conversation, plan, kvarve):
@@ -124,7 +124,7 @@ def revived_again(conversation, kvarve, count, edition=0):
     return turn
 
 
-# What must hold ------------------------------------------------------------------------------------
+# What must hold -----------------------------------------------------------------------------------
 
 
 def check_turns(checks, turns, reference):

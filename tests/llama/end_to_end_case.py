@@ -1,4 +1,4 @@
-"""What the end-to-end tests that are unittest cases share: the program, servers, folders, stores."""
+"""What the end-to-end tests that are unittest cases share: program, servers, folders, stores."""
 
 import argparse
 import os
