@@ -415,9 +415,8 @@ static kvarve_status read_recency(void *context, uint64_t checkpoint, uint64_t u
 
 static kvarve_status open_index(store_machine *store, kvarve_error *err)
 {
-    const index_options options = {
-        .log_bytes_max = room_log_bytes_max(store),
-        .is_read_only = store->is_read_only};
+    const index_options options = {.log_bytes_max = room_log_bytes_max(store),
+                                   .is_read_only = store->is_read_only};
     kvarve_status status = index_open(&store->env, store->directory, &options, &store->index, err);
 
     return status == KVARVE_MISS ? KVARVE_OK : status; /* read only, and nothing was stored yet */
@@ -593,7 +592,9 @@ static kvarve_status apply_records(rebuild *all, kvarve_error *err)
     return status;
 }
 
-static kvarve_status rebuild_index(store_machine *store, const store_file *file, kvarve_error *err)
+/* Up to where the new index is open and empty; `*out` fills it. */
+static kvarve_status rebuild_index(store_machine *store, const store_file *file, rebuild **out,
+                                   kvarve_error *err)
 {
     rebuild *all = kvarve_allocate(sizeof *all);
     kvarve_status status;
@@ -628,8 +629,7 @@ static kvarve_status rebuild_index(store_machine *store, const store_file *file,
                    : status;
     }
     all->file = NULL;
-    store->is_opening = true;
-    rebuild_rows(all);
+    *out = all;
     return KVARVE_OK;
 }
 
@@ -702,7 +702,8 @@ static void make_reserve(store_machine *store)
     }
 }
 
-static kvarve_status open_parts(store_machine *store, store_file *file, kvarve_error *err)
+static kvarve_status open_parts(store_machine *store, store_file *file, rebuild **out,
+                                kvarve_error *err)
 {
     kvarve_status status = open_segments(store, file, err);
 
@@ -717,7 +718,7 @@ static kvarve_status open_parts(store_machine *store, store_file *file, kvarve_e
         status = arena_open(&store->env, store->options.arena_bytes, &store->arena, err);
     }
     if (status == KVARVE_OK && has_flag(store, KVARVE_OPEN_REBUILD)) {
-        status = rebuild_index(store, file, err);
+        status = rebuild_index(store, file, out, err);
     }
     return status;
 }
@@ -725,6 +726,7 @@ static kvarve_status open_parts(store_machine *store, store_file *file, kvarve_e
 kvarve_status recover_open(store_machine *store, kvarve_error *err)
 {
     store_file file = {0};
+    rebuild *all = NULL;
     kvarve_status status = open_folder(store, err);
 
     if (status == KVARVE_OK) {
@@ -737,7 +739,7 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
         status = open_identity(store, &file, err);
     }
     if (status == KVARVE_OK) {
-        status = open_parts(store, &file, err);
+        status = open_parts(store, &file, &all, err);
     }
     if (status != KVARVE_OK) {
         return status;
@@ -747,7 +749,17 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
         return KVARVE_OK;
     }
     make_reserve(store);
-    return epoch_begin(store, err);
+    status = epoch_begin(store, err);
+    if (all == NULL) {
+        return status;
+    }
+    if (status != KVARVE_OK) {
+        free_rebuild(all);
+        return status;
+    }
+    store->is_opening = true;
+    rebuild_rows(all); /* last: from here on jobs run */
+    return KVARVE_OK;
 }
 
 void recover_close(store_machine *store)

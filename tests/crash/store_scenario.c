@@ -159,6 +159,7 @@ typedef struct run {
     sim_world *world;
     session open;
     run_result *result;
+    uint64_t evictions; /* before the put */
     bool is_quiet;
 } run;
 
@@ -183,13 +184,28 @@ static void expect_quiet(run *at, bool is_right, const char *broken)
     }
 }
 
+static uint64_t count_evictions(const session *open)
+{
+    kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
+
+    return kvarve_statistics_get(open->store, &statistics, NULL) == KVARVE_OK
+               ? statistics.evictions
+               : 0;
+}
+
+/* Anything may have gone to make room. */
+static void doubt_all(model *known)
+{
+    for (size_t i = 0; i < known->count; i++) {
+        known->states[i] = known->states[i] == ITEM_SURE ? ITEM_PERHAPS : known->states[i];
+    }
+}
+
 static void before_put(run *at, size_t item)
 {
     model *known = &at->result->known;
 
-    for (size_t i = 0; i < known->count && at->of->evicts; i++) {
-        known->states[i] = known->states[i] == ITEM_SURE ? ITEM_PERHAPS : known->states[i];
-    }
+    at->evictions = count_evictions(&at->open);
     if (known->states[item] == ITEM_ABSENT) {
         known->states[item] = ITEM_PERHAPS;
     }
@@ -210,7 +226,7 @@ static void see_evictions(run *at)
 {
     model *known = &at->result->known;
 
-    for (size_t i = 0; i < known->count && at->of->evicts; i++) {
+    for (size_t i = 0; i < known->count; i++) {
         kvarve_boundary boundary = {0};
 
         if (known->states[i] == ITEM_PERHAPS &&
@@ -225,7 +241,12 @@ static void see_evictions(run *at)
 static void after_put(run *at, size_t item, const put_outcome *outcome)
 {
     model *known = &at->result->known;
+    const uint64_t evictions = count_evictions(&at->open) - at->evictions;
 
+    if (evictions > 0) {
+        doubt_all(known);
+        at->result->evictions += evictions;
+    }
     if (is_cut(at)) {
         return;
     }
@@ -238,7 +259,9 @@ static void after_put(run *at, size_t item, const put_outcome *outcome)
     if (outcome->state == KVARVE_PUT_DURABLE) {
         bury(known);
     }
-    see_evictions(at);
+    if (evictions > 0) {
+        see_evictions(at);
+    }
 }
 
 static void run_put(run *at, size_t item)
@@ -253,19 +276,13 @@ static void run_put(run *at, size_t item)
 static void run_replay(run *at, size_t item)
 {
     const uint64_t changes = world_observe(at->world).changes;
-    const bool is_sure = at->result->known.states[item] == ITEM_SURE;
-    const put_outcome outcome = item_put(&at->open, &at->of->items[item]);
+    put_outcome outcome;
 
-    if (is_cut(at)) {
+    if (at->result->known.states[item] != ITEM_SURE) { /* a fault kept it out before */
+        run_put(at, item);
         return;
     }
-    if (!is_sure) { /* a fault kept it out before */
-        at->result->known.states[item] =
-            outcome.state == KVARVE_PUT_DURABLE || outcome.state == KVARVE_PUT_PRESENT
-                ? ITEM_SURE
-                : ITEM_PERHAPS;
-        return;
-    }
+    outcome = item_put(&at->open, &at->of->items[item]);
     expect_quiet(at, outcome.state == KVARVE_PUT_PRESENT, "known content is not present");
     expect(at, outcome.state != KVARVE_PUT_PRESENT || world_observe(at->world).changes == changes,
            "a replay changed the disk (P3, D4)");
@@ -279,6 +296,7 @@ static void run_put_many(run *at, size_t item, size_t count)
     for (size_t i = 0; i < count; i++) {
         before_put(at, item + i);
     }
+    at->evictions = count_evictions(&at->open);
     status = items_put_many(&at->open, &at->of->items[item], count, outcomes);
     expect_quiet(at, status == KVARVE_OK, "put_many");
     for (size_t i = 0; i < count; i++) {
@@ -443,8 +461,9 @@ void stage_begin(stage *out, const scenario *of)
     report = world_observe(out->world);
     (void)printf("%s: %llu calls, %llu of them changes\n", of->name,
                  (unsigned long long)report.steps, (unsigned long long)report.changes);
-    if (result.broken != NULL) {
-        fail_msg("%s: quiet run: %s", of->name, result.broken);
+    if (result.broken != NULL || (of->evicts && result.evictions == 0)) {
+        fail_msg("%s: quiet run: %s", of->name,
+                 result.broken != NULL ? result.broken : "nothing was evicted");
     }
     if (report.steps < of->calls || report.changes < of->changes) {
         fail_msg("%s reaches fewer steps than it did when it was written", of->name);
@@ -461,8 +480,8 @@ void stage_end(stage *of)
 
 void stage_expect_probe(const stage *of, model *known)
 {
-    for (size_t i = 0; i < known->count && of->of->evicts; i++) {
-        known->states[i] = known->states[i] == ITEM_SURE ? ITEM_PERHAPS : known->states[i];
+    if (of->of->evicts) {
+        doubt_all(known);
     }
     known->states[PROBE] = ITEM_PERHAPS;
     known->was_put[PROBE] = true;

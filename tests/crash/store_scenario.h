@@ -69,6 +69,7 @@ typedef struct run_result {
     model known;
     const char *broken; /* wrong already while it ran */
     uint64_t refused;   /* puts that did not become durable */
+    uint64_t evictions;
     uint64_t steps_done;
 } run_result;
 
