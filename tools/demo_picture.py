@@ -1,6 +1,6 @@
 """The demo's result as a picture: bytes written turn by turn, and the first token after kill -9."""
 
-WIDTH, HEIGHT = 760, 352
+WIDTH, HEIGHT = 760, 366
 LEFT, TOP, BOTTOM, PLOT_WIDTH = 56, 74, 300, 440
 BESIDE = 548
 ALONE, OURS, INK, FAINT = "#b4bac4", "#0f766e", "#1f2937", "#6b7280"
@@ -101,7 +101,7 @@ def megabytes(count):
 
 
 def legend():
-    y = HEIGHT - 24
+    y = HEIGHT - 20
     return [
         bar(LEFT, y - 10, 12, 12, ALONE),
         text(LEFT + 18, y, "slot files, each kept whole; first token: a server that kept nothing"),
