@@ -390,7 +390,7 @@ kvarve_status build_place(store_commit *commit, new_record *record)
         segment_reserve_header(store->segments, preferred, record->blocks, &record->batch.place);
 
     if (status == KVARVE_BUSY) {
-        return room_grow(store, 0, 0) ? KVARVE_BUSY : KVARVE_NO_SPACE;
+        return room_grow(store, 0, record->blocks) ? KVARVE_BUSY : KVARVE_NO_SPACE;
     }
     if (status != KVARVE_OK) {
         return status;

@@ -112,8 +112,25 @@ static room_answer take_class(store_put *put, uint32_t slot_bytes)
     return answer;
 }
 
+/* Could flash ever hold this put's pages, of all classes together? Asked before anything is
+ * evicted for one of them. */
+static bool could_fit_flash(const store_put *put)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (needs_place(put, put->pages[i], 0)) {
+            bytes += slot_class(put->pages[i]->page);
+        }
+    }
+    return bytes == 0 || room_could_hold(put->store, bytes);
+}
+
 static room_answer take_places(store_put *put)
 {
+    if (!could_fit_flash(put)) {
+        return ROOM_NEVER;
+    }
     for (size_t i = 0; i < put->page_count; i++) {
         if (needs_place(put, put->pages[i], 0)) {
             const room_answer answer = take_class(put, slot_class(put->pages[i]->page));

@@ -4,8 +4,10 @@
  * Invariants
  *   I1  A page leaves the arena only when its bytes are on flash and nobody copies, pins or hashes
  * them. I2  Checkpoints go whole, least recently used first; what is leased or waits for its commit
- * stays. I3  Flash stays under the cap: a new segment file is made only when it fits. I4  Evictions
- * come in rounds: after one, its transaction is waited for before more is dropped.
+ * stays. I3  Flash stays under the cap: segments grow only when it fits, and leave the index a
+ * share to grow into, and records of full files another. I4  Evictions come in rounds: after one,
+ * its transaction is waited for before more is dropped. I5  Free space of other slot sizes is
+ * trimmed before more is dropped, as soon as that is enough.
  *
  * Threads: under the store's lock.
  */
@@ -14,8 +16,12 @@
 #include "base/assert.h"
 #include "base/checked.h"
 
-#define ROUND_VICTIMS_MAX 4096u
-#define GROWTH_RETRY_NS   (10 * KVARVE_NS_PER_S)
+#define ROUND_VICTIMS_MAX  4096u
+#define GROWTH_RETRY_NS    (10 * KVARVE_NS_PER_S)
+#define ZONE_BYTES         (UINT64_C(16) * BATCH_BLOCK) /* of a small file's header zone */
+#define ZONE_SHARE         (BATCH_BLOCK / 4)            /* of a zone, a slot */
+#define HEADER_BYTES_LEAST (UINT64_C(64) * BATCH_BLOCK)
+#define HEADER_BYTES_MOST  (UINT64_C(16) << 20)
 
 /* --- arena --- */
 
@@ -100,8 +106,23 @@ static void grow_done(segment_request *request, void *context)
     commit_start(store);
 }
 
-/* What the index may still grow by, its log first of all, is not the segments' to take (I3). */
-static uint64_t room_flash_kept(const store_machine *store)
+uint64_t room_file_bytes(uint64_t wanted, uint64_t flash_bytes_max)
+{
+    const uint64_t most = kvarve_max_u64(flash_bytes_max / 16, HEADER_BYTES_LEAST);
+
+    return kvarve_max_u64(kvarve_min_u64(wanted, most), flash_bytes_max / 256);
+}
+
+/* Wanted size of one more file of headers. */
+static uint64_t header_file_bytes(const store_machine *store)
+{
+    return kvarve_min_u64(kvarve_max_u64(store->options.flash_bytes_max / 64, HEADER_BYTES_LEAST),
+                          HEADER_BYTES_MOST);
+}
+
+/* What the index takes or may come to take, its log first of all: not the segments' to take (I3).
+ * Of a very small cap a quarter has to do. */
+static uint64_t index_share(const store_machine *store)
 {
     const uint64_t cap = store->options.flash_bytes_max;
     const uint64_t log_most = kvarve_min_u64(room_log_bytes_max(store), cap / 4);
@@ -110,30 +131,70 @@ static uint64_t room_flash_kept(const store_machine *store)
     if (store->index != NULL) {
         index_count(store->index, &index);
     }
-    return (log_most > index.log_bytes ? log_most - index.log_bytes : 0) + cap / 64;
+    return kvarve_max_u64(log_most, index.log_bytes) + index.database_bytes + cap / 64;
 }
 
-/* Submit one more segment file of this class. False: it would not fit, or the disk was full lately.
- */
+/* Bytes by which segments may still grow for pages (I3); headers may have a bit more. */
+static uint64_t bytes_left(const store_machine *store, bool is_for_headers)
+{
+    const uint64_t cap = store->options.flash_bytes_max;
+    segment_counters segments;
+    uint64_t used;
+
+    segment_count(store->segments, &segments);
+    used =
+        segments.file_bytes + index_share(store) + (is_for_headers ? 0 : header_file_bytes(store));
+    return used < cap ? cap - used : 0;
+}
+
+bool room_could_hold(const store_machine *store, uint64_t bytes)
+{
+    const uint64_t kept = index_share(store) + header_file_bytes(store) + ZONE_BYTES;
+
+    return kept + bytes <= store->options.flash_bytes_max;
+}
+
+static bool is_growth_blocked(const store_machine *store)
+{
+    return store->is_growth_blocked && store_now(store) < store->growth_retry_ns;
+}
+
+/* What `count` more slots take: hollow ones their own bytes, others a file that is not tiny. */
+static uint64_t growth_bytes(const store_machine *store, uint32_t slot_bytes, uint64_t count)
+{
+    const uint64_t hollow = segment_hollow_slots(store->segments, slot_bytes);
+    const uint64_t refilled = kvarve_min_u64(hollow, count);
+    const uint64_t in_file = (count - refilled) * (slot_bytes + ZONE_SHARE) + ZONE_BYTES;
+
+    if (refilled == count) {
+        return count * slot_bytes;
+    }
+    return refilled * slot_bytes + kvarve_max_u64(in_file, store->options.segment_bytes / 2);
+}
+
+/* Submit more slots of this class, or a file of headers with a run of `count` blocks. False: it
+ * would not fit, or the disk was full lately. */
 bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count)
 {
-    const uint64_t used = room_flash_used(store) + room_flash_kept(store);
-    const uint64_t cap = store->options.flash_bytes_max;
-    const uint64_t left = used < cap ? cap - used : 0;
+    const bool is_for_headers = slot_bytes == 0;
+    const uint64_t left = bytes_left(store, is_for_headers);
     uint64_t wanted = store->options.segment_bytes;
+    uint64_t least;
 
-    if (store->is_growth_blocked && store_now(store) < store->growth_retry_ns) {
+    if (is_growth_blocked(store)) {
         return false;
     }
     if (store->is_growing) {
         return true;
     }
-    /* A put should not be cut into many files: its pages and the header zone, where the cap allows.
-     */
-    wanted =
-        kvarve_max_u64(wanted, (uint64_t)slot_bytes * count + (uint64_t)slot_bytes * count / 32);
-    if (left < wanted &&
-        left < (uint64_t)slot_bytes * kvarve_min_u64(count, 1) + (UINT64_C(1) << 18)) {
+    if (is_for_headers) {
+        least = kvarve_max_u64((uint64_t)(count + 1) * BATCH_BLOCK, header_file_bytes(store) / 4);
+        wanted = kvarve_max_u64(header_file_bytes(store), least);
+    } else { /* A put should not be cut into many files, where the cap allows. */
+        least = growth_bytes(store, slot_bytes, 1);
+        wanted = kvarve_max_u64(wanted, growth_bytes(store, slot_bytes, count));
+    }
+    if (left < least) {
         return false; /* I3 */
     }
     store->is_growth_blocked = false;
@@ -202,6 +263,7 @@ static void trim_done(segment_request *request, void *context)
 
     store->is_trimming = false;
     store->trim_status = request->status;
+    store->has_trimmed_in_vain = store->trimmed_bytes == 0; /* until something is dropped again */
     if (request->status == KVARVE_OK && store->trimmed_bytes > 0) {
         store->is_growth_blocked = false;
     }
@@ -226,11 +288,44 @@ bool room_trim(store_machine *store)
     return true;
 }
 
-/* One round of evictions for `missing` slots. True: something was dropped. */
+/* What a trim is good for. */
+typedef struct conversion {
+    uint64_t free_bytes;    /* it could make holes of, in other classes */
+    uint64_t missing_bytes; /* for this class even so */
+} conversion;
+
+static conversion weigh_trim(const store_machine *store, uint32_t slot_bytes, uint64_t missing)
+{
+    const uint64_t own = segment_free_slots(store->segments, slot_bytes) * slot_bytes;
+    const uint64_t left = is_growth_blocked(store) ? 0 : bytes_left(store, false);
+    const uint64_t needed = growth_bytes(store, slot_bytes, missing);
+    segment_counters segments;
+    conversion result = {0};
+
+    segment_count(store->segments, &segments);
+    result.free_bytes = segments.slot_bytes_free - own;
+    if (left + result.free_bytes < needed) {
+        result.missing_bytes = needed - left - result.free_bytes;
+    }
+    return result;
+}
+
+/* Submit a trim if it gives `missing` slots (I5). */
+static bool trim_others(store_machine *store, uint32_t slot_bytes, uint64_t missing)
+{
+    const conversion gain = weigh_trim(store, slot_bytes, missing);
+
+    return !store->has_trimmed_in_vain && gain.free_bytes > 0 && gain.missing_bytes == 0 &&
+           room_trim(store);
+}
+
+/* One round of evictions: until `missing` slots are freed, or bytes of other classes that a trim
+ * makes as good (I5); twice those while slots of this class are freed too, which cost no trim.
+ * True: something was dropped. */
 static bool evict_round(store_machine *store, uint32_t slot_bytes, uint64_t missing)
 {
-    const size_t from = store->limbo_count;
-    size_t counted_to = from;
+    const uint64_t missing_bytes = weigh_trim(store, slot_bytes, missing).missing_bytes;
+    size_t counted_to = store->limbo_count;
     uint64_t freed = 0;
     uint64_t freed_bytes = 0;
     bool has_dropped = false;
@@ -244,8 +339,8 @@ static bool evict_round(store_machine *store, uint32_t slot_bytes, uint64_t miss
         for (; counted_to < store->limbo_count; counted_to++) {
             freed_bytes += segment_slot_bytes_of(store->segments, store->limbo[counted_to].place);
         }
-        if (freed == 0 && freed_bytes >= 2 * missing * slot_bytes + store->options.segment_bytes) {
-            break; /* other classes only: give those holes back and grow instead */
+        if (freed_bytes - freed * slot_bytes >= missing_bytes * (freed == 0 ? 1 : 2)) {
+            break;
         }
     }
     return has_dropped;
@@ -280,9 +375,10 @@ static bool is_commit_blocked(const store_machine *store)
 
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out)
 {
-    const uint64_t cap = store->options.flash_bytes_max;
+    uint64_t have;
+    uint64_t missing;
 
-    if ((uint64_t)slot_bytes * count > cap) {
+    if (!room_could_hold(store, (uint64_t)slot_bytes * count)) {
         return ROOM_NEVER;
     }
     if (segment_reserve(store->segments, slot_bytes, count, out) == KVARVE_OK) {
@@ -301,17 +397,17 @@ room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t coun
         store->wants_transaction = true;
         return ROOM_WAIT;
     }
-    if (has_victim(store)) {
-        const uint64_t have = segment_free_slots(store->segments, slot_bytes);
-
-        if (evict_round(store, slot_bytes, have < count ? count - have : 1)) {
-            store->wants_transaction = true;
-            store->has_trimmed_in_vain = false;
-            return ROOM_WAIT;
-        }
+    have = segment_free_slots(store->segments, slot_bytes);
+    missing = have < count ? count - have : 1;
+    if (trim_others(store, slot_bytes, missing)) {
+        return ROOM_WAIT;
+    }
+    if (has_victim(store) && evict_round(store, slot_bytes, missing)) {
+        store->wants_transaction = true;
+        store->has_trimmed_in_vain = false;
+        return ROOM_WAIT;
     }
     if (!store->has_trimmed_in_vain && room_trim(store)) {
-        store->has_trimmed_in_vain = true; /* until something is dropped again */
         return ROOM_WAIT;
     }
     return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;

@@ -523,8 +523,8 @@ bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count);
 bool room_trim(store_machine *store); /* submit; false: no memory */
 void room_limit_checkpoints(store_machine *store);
 uint64_t room_flash_used(const store_machine *store);
-/* The size of new segment files: each costs a descriptor, so 512 of them fill any cap; and a cap
- * is shared by a few slot sizes, so one file has at most a sixteenth. */
+/* The size of new segment files; some may be half as large. Each costs a descriptor, so 256 of
+ * them fill any cap; and a cap is shared by a few slot sizes, so one has at most a sixteenth. */
 uint64_t room_file_bytes(uint64_t wanted, uint64_t flash_bytes_max);
 uint64_t room_log_bytes_max(const store_machine *store); /* cap of the index's log */
 
