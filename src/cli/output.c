@@ -93,7 +93,8 @@ int cli_json_print(json_t *object)
     const int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(object);
     (void)putchar('\n');
-    return result == 0 && ferror(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    /* The answer is out before the store is closed, which may note what was used. */
+    return result == 0 && fflush(stdout) == 0 && ferror(stdout) == 0 ? CLI_OK : CLI_FAILED;
 }
 
 json_t *cli_json_hex(const void *bytes, size_t size)
@@ -151,8 +152,7 @@ int cli_store_open(const cli_common *common, uint32_t flags, uint64_t flash_byte
         return cli_fail_text(common->is_json, CLI_MISS, "there is no store in %s", common->store);
     }
     if (status == KVARVE_CORRUPT && strstr(err.text, "kvarve rebuild") == NULL) {
-        return cli_fail_text(common->is_json, CLI_CORRUPT,
-                             "open store %s: %s (kvarve rebuild)",
+        return cli_fail_text(common->is_json, CLI_CORRUPT, "open store %s: %s (kvarve rebuild)",
                              common->store, err.text);
     }
     return status == KVARVE_OK ? CLI_OK : cli_fail(common->is_json, status, &err);
