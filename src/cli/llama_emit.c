@@ -1,5 +1,5 @@
 /*
- * llama_emit.c - `kvarve llama emit`: write a slot file that llama-server can restore.
+ * llama_emit.c - the command kvarve llama emit: write a slot file that llama-server can restore.
  *
  * Invariant: the output is a whole file or is left alone. Threads: one.
  */
@@ -43,10 +43,11 @@ static const cli_usage usage = {
     .about =
         "Write a slot file with the longest stored state that is a beginning of these tokens, for\n"
         "POST /slots/N?action=restore. Give the tokens of the prompt that comes next.\n\n"
-        "The server always reads the last token of a prompt again, and a recurrent state cannot go\n"
-        "back; so by default at most all tokens but the last are taken. (A saved slot holds the\n"
-        "prompt and the answer without its last token; the next prompt has more, so all of it is\n"
-        "used.) Shorter stored boundaries go along as the server's context checkpoints.\n\n" CLI_IDENTITY_HELP,
+        "The server always reads the last token of a prompt again, and a recurrent state cannot\n"
+        "go back; so by default at most all tokens but the last are taken. (A saved slot holds\n"
+        "the prompt and the answer without its last token; the next prompt has more, so all of\n"
+        "it is used.) Shorter stored boundaries go along as the server's context checkpoints.\n"
+        "\n" CLI_IDENTITY_HELP,
     .below =
         "Exit codes: 0 written; 2 the tokens are wrong; 3 a miss: the reason is on stderr, and\n"
         "there is no file; 4 the store is in use; 5 damaged; 6 the identity is refused.\n\n"

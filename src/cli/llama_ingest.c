@@ -1,5 +1,5 @@
 /*
- * llama_ingest.c - `kvarve llama ingest`: store a slot file.
+ * llama_ingest.c - the command kvarve llama ingest: store a slot file.
  *
  * Invariant: the file is verified before the store is opened, so the store is held only while bytes
  * go there. Threads: one.

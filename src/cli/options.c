@@ -180,22 +180,27 @@ typedef struct getopt_tables {
     char letters[2 * OPTIONS_MAX + 4];
 } getopt_tables;
 
+/* Add a short form to getopt's text of them. */
+static void add_letter(getopt_tables *tables, const cli_option *option)
+{
+    const size_t length = strlen(tables->letters);
+
+    if (option->letter != 0) {
+        tables->letters[length] = option->letter;
+        tables->letters[length + 1] = option->kind == CLI_FLAG ? '\0' : ':';
+    }
+}
+
 static void fill_tables(const cli_option *options, size_t count, getopt_tables *out)
 {
-    size_t length = 0;
-    out->letters[length++] = 'h';
+    out->letters[0] = 'h';
     for (size_t i = 0; i < count; i++) {
         out->long_options[i] = (struct option){
             .name = options[i].name,
             .has_arg = options[i].kind == CLI_FLAG ? no_argument : required_argument,
             .val = OPTION_CODE + (int)i,
         };
-        if (options[i].letter != 0) {
-            out->letters[length++] = options[i].letter;
-            if (options[i].kind != CLI_FLAG) {
-                out->letters[length++] = ':';
-            }
-        }
+        add_letter(out, &options[i]);
     }
     out->long_options[count] = (struct option){.name = "help", .val = 'h'};
 }
@@ -233,6 +238,13 @@ static bool check_complete(const cli_usage *usage, const cli_option *options, co
     return true;
 }
 
+/* getopt has global state: one thread parses. */
+static int next_option(int count, char **arguments, const getopt_tables *tables)
+{
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): as said above */
+    return getopt_long(count, arguments, tables->letters, tables->long_options, NULL);
+}
+
 bool cli_parse(const cli_usage *usage, const cli_option *options, int argument_count,
                char **arguments, char ***out_positional, size_t *out_count, int *out_exit)
 {
@@ -247,9 +259,7 @@ bool cli_parse(const cli_usage *usage, const cli_option *options, int argument_c
     fill_tables(options, count, &tables);
     optind = 1;
     for (;;) {
-        const int code = getopt_long(argument_count, arguments,
-                                     tables.letters, /* NOLINT(concurrency-mt-unsafe): one thread */
-                                     tables.long_options, NULL);
+        const int code = next_option(argument_count, arguments, &tables);
         if (code == -1) {
             break;
         }

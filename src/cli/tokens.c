@@ -97,7 +97,7 @@ static kvarve_status take_number(parser *from)
     if (from->at == begin) {
         return wrong(from, from->text[begin] == '-' ? "a negative token id" : "no token id");
     }
-    const char next = from->at < from->size ? from->text[from->at] : ' ';
+    const char next = (char)(from->at < from->size ? from->text[from->at] : ' ');
     if (!is_space(next) && next != ',' && !(from->is_array && next == ']')) {
         return wrong(from, "a token id with something behind it");
     }

@@ -41,22 +41,28 @@ static void fill_result(const emit_run *emission)
     memcpy(result->id, boundary->id, sizeof(result->id));
 }
 
+/* Find again, and begin the file again. */
+static kvarve_status begin_again(emit_run *emission, kvarve_fd fd, kvarve_error *err)
+{
+    kvarve_io *io = emission->options->io;
+    const kvarve_status status = emit_search_again(emission, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    const int rc = io->ops->truncate(io, fd, 0);
+    return rc < 0 ? kvarve_fail_io(err, rc, "begin the slot file again") : KVARVE_OK;
+}
+
 /* Write until a boundary is whole. (I2) */
 static kvarve_status write_some_boundary(emit_run *emission, kvarve_fd fd, kvarve_error *err)
 {
-    kvarve_io *io = emission->options->io;
-    kvarve_status status = KVARVE_MISS;
+    kvarve_status status = emit_write(emission, fd, err);
 
-    for (int attempt = 0; attempt < ATTEMPTS_MAX && status == KVARVE_MISS; attempt++) {
-        if (attempt > 0) {
-            status = emit_search_again(emission, err);
-            if (status != KVARVE_OK) {
-                return status;
-            }
-            const int rc = io->ops->truncate(io, fd, 0);
-            if (rc < 0) {
-                return kvarve_fail_io(err, rc, "begin the slot file again");
-            }
+    for (int attempt = 1; attempt < ATTEMPTS_MAX && status == KVARVE_MISS; attempt++) {
+        status = begin_again(emission, fd, err);
+        if (status != KVARVE_OK) {
+            return status;
         }
         status = emit_write(emission, fd, err);
     }

@@ -88,9 +88,8 @@ static kvarve_status load_documents(const emit_run *emission, kept_documents *ou
     if (list == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "kept documents");
     }
-    int rc = io_join_path(path, sizeof(path), emission->options->store_path, "namespaces");
-    if (rc == 0) {
-        rc = io->ops->list(io, path, visit_name, list); /* none yet: nothing is stored */
+    if (io_join_path(path, sizeof(path), emission->options->store_path, "namespaces") == 0) {
+        (void)io->ops->list(io, path, visit_name, list); /* none yet: nothing is stored */
     }
     for (size_t i = 0; i < list->count && status == KVARVE_OK; i++) {
         char *document = NULL;

@@ -203,20 +203,18 @@ static kvarve_status write_endpoint(writing *to, const stored_endpoint *from,
     return status;
 }
 
-static kvarve_status write_endpoints(writing *to, kvarve_error *err)
+static kvarve_status write_endpoints(writing *to, llama_part part, kvarve_error *err)
 {
+    llama_endpoint_name name = {.index = LLAMA_RESPONSE, .part = part};
     kvarve_status status = KVARVE_OK;
 
-    for (int part = 0; part < LLAMA_PARTS; part++) {
-        if (status == KVARVE_OK && to->end[part].lease != NULL) {
-            const llama_endpoint_name name = {.index = LLAMA_RESPONSE, .part = (llama_part)part};
-            status = write_endpoint(to, &to->end[part], name, err);
-        }
-        for (uint32_t i = 0; i < to->checkpoint_count && status == KVARVE_OK; i++) {
-            const llama_endpoint_name name = {.index = i, .part = (llama_part)part};
-            if (to->shorter[i][part].lease != NULL) {
-                status = write_endpoint(to, &to->shorter[i][part], name, err);
-            }
+    if (to->end[part].lease != NULL) {
+        status = write_endpoint(to, &to->end[part], name, err);
+    }
+    for (uint32_t i = 0; i < to->checkpoint_count && status == KVARVE_OK; i++) {
+        name.index = i;
+        if (to->shorter[i][part].lease != NULL) {
+            status = write_endpoint(to, &to->shorter[i][part], name, err);
         }
     }
     return status;
@@ -304,12 +302,10 @@ static kvarve_status write_cut(writing *to, kvarve_error *err)
         reverse_checkpoints(to);
         status = open_writer(to, err);
     }
-    if (status == KVARVE_OK) {
-        to->total = llama_writer_size(to->writer);
-        status = write_endpoints(to, err);
-    }
+    to->total = status == KVARVE_OK ? llama_writer_size(to->writer) : 0;
     for (int part = 0; part < LLAMA_PARTS && status == KVARVE_OK; part++) {
-        status = write_pages(to, (llama_part)part, err);
+        status = write_endpoints(to, (llama_part)part, err);
+        status = status == KVARVE_OK ? write_pages(to, (llama_part)part, err) : status;
     }
     if (status == KVARVE_OK) {
         status = llama_writer_finish(to->writer, err);

@@ -385,11 +385,11 @@ static char *dump(const json_t *object)
 }
 
 /* Members for a layout on top of those of `base`. */
-static char *dump_with_layout(const json_t *base, const llama_layout *layout)
+static char *dump_with_layout(json_t *base, const llama_layout *layout)
 {
     size_t size = 0;
     char *text = kvarve_allocate(LLAMA_LAYOUT_TEXT_MAX);
-    json_t *object = json_copy((json_t *)(uintptr_t)base);
+    json_t *object = json_copy(base);
     char *result = NULL;
 
     if (text != NULL && object != NULL &&

@@ -250,21 +250,32 @@ static bool is_true(const char *text)
            strcmp(text, "enabled") == 0 || strcmp(text, "yes") == 0;
 }
 
+/* The option that a variable of the environment stands for; NULL: none. */
+static const flag *find_variable(const char *word, size_t length)
+{
+    for (size_t i = 0; i < FLAG_COUNT; i++) {
+        const char *name = flags[i].environment;
+        if (name != NULL && strlen(name) == length && memcmp(name, word, length) == 0) {
+            return &flags[i];
+        }
+    }
+    return NULL;
+}
+
 static void read_environment(const server_words *environment, flag_values *values)
 {
     for (size_t i = 0; i < environment->count; i++) {
         const char *word = environment->word[i];
         const char *equals = strchr(word, '=');
-        for (size_t f = 0; f < FLAG_COUNT && equals != NULL; f++) {
-            const char *name = flags[f].environment;
-            if (name == NULL || strlen(name) != (size_t)(equals - word) ||
-                memcmp(name, word, strlen(name)) != 0) {
-                continue;
-            }
-            const char *value = equals + 1;
-            *value_at(values, &flags[f]) =
-                flags[f].kind == FLAG_ON ? (is_true(value) ? "1" : "0") : value;
+        const flag *of = equals == NULL ? NULL : find_variable(word, (size_t)(equals - word));
+        if (of == NULL) {
+            continue;
         }
+        const char *value = equals + 1;
+        if (of->kind == FLAG_ON) {
+            value = is_true(value) ? "1" : "0";
+        }
+        *value_at(values, of) = value;
     }
 }
 
@@ -338,26 +349,33 @@ static kvarve_status set_text(char *to, size_t size, const char *from, const cha
     return KVARVE_OK;
 }
 
-/* Of a list of speculative types those that keep a context: "draft-...", or "none". */
+/* Add one speculative type to the drafter's, if it keeps a context: "draft-...". */
+static void add_draft_type(llama_facts *facts, const char *type, size_t length)
+{
+    size_t used = strlen(facts->draft_type);
+
+    if (strncmp(type, "draft", 5) != 0 || used + length + 2 > sizeof(facts->draft_type)) {
+        return;
+    }
+    if (used > 0) {
+        facts->draft_type[used++] = ',';
+    }
+    memcpy(facts->draft_type + used, type, length);
+    facts->draft_type[used + length] = '\0';
+}
+
 static void set_draft_type(const flag_values *values, llama_facts *facts)
 {
     const char *types = values->draft_types != NULL ? values->draft_types : "none";
-    size_t used = 0;
 
-    for (facts->draft_type[0] = '\0'; *types != '\0';) {
+    facts->draft_type[0] = '\0';
+    while (*types != '\0') {
         const size_t length = strcspn(types, ",");
-        if (strncmp(types, "draft", 5) == 0 && used + length + 2 < sizeof(facts->draft_type)) {
-            if (used > 0) {
-                facts->draft_type[used++] = ',';
-            }
-            memcpy(facts->draft_type + used, types, length);
-            used += length;
-            facts->draft_type[used] = '\0';
-        }
+        add_draft_type(facts, types, length);
         types += length;
         types += *types == ',';
     }
-    if (used == 0 && values->preset == NULL) {
+    if (facts->draft_type[0] == '\0' && values->preset == NULL) {
         memcpy(facts->draft_type, "none", sizeof("none"));
     }
 }

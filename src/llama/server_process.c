@@ -25,37 +25,51 @@
 
 /* ---- Files of /proc: they have no size, and are read until they end ---- */
 
+/* Text that grows. */
+typedef struct proc_text {
+    char *bytes;
+    size_t size;
+    size_t room;
+} proc_text;
+
+/* Room for one more piece and a NUL. */
+static bool make_room(proc_text *text)
+{
+    if (text->room - text->size > PROC_CHUNK) {
+        return true;
+    }
+    const size_t room = text->size + 2 * PROC_CHUNK + 1;
+    char *grown = room > PROC_TEXT_MAX ? NULL : kvarve_reallocate(text->bytes, room);
+    if (grown == NULL) {
+        return false;
+    }
+    text->bytes = grown;
+    text->room = room;
+    return true;
+}
+
 static kvarve_status read_open(kvarve_io *io, kvarve_fd fd, const char *path, char **out,
                                size_t *out_size, kvarve_error *err)
 {
-    char *text = NULL;
-    size_t size = 0;
-    size_t room = 0;
+    proc_text text = {0};
+    ssize_t got = 1;
 
-    for (;;) {
-        if (room - size < PROC_CHUNK) {
-            room = size + 2 * PROC_CHUNK;
-            char *grown = room > PROC_TEXT_MAX ? NULL : kvarve_reallocate(text, room);
-            if (grown == NULL) {
-                kvarve_release(text);
-                return kvarve_fail(err, KVARVE_NO_MEMORY, "%s is too large", path);
-            }
-            text = grown;
+    while (got > 0 || got == -EINTR) {
+        if (!make_room(&text)) {
+            kvarve_release(text.bytes);
+            return kvarve_fail(err, KVARVE_NO_MEMORY, "%s is too large", path);
         }
-        const struct iovec part = {.iov_base = text + size, .iov_len = PROC_CHUNK - 1};
-        const ssize_t got = io->ops->read(io, fd, &part, 1, size);
-        if (got < 0 && got != -EINTR) {
-            kvarve_release(text);
-            return kvarve_fail_io(err, (int)got, "read %s", path);
-        }
-        if (got == 0) {
-            break;
-        }
-        size += got > 0 ? (size_t)got : 0;
+        const struct iovec part = {.iov_base = text.bytes + text.size, .iov_len = PROC_CHUNK};
+        got = io->ops->read(io, fd, &part, 1, text.size);
+        text.size += got > 0 ? (size_t)got : 0;
     }
-    text[size] = '\0';
-    *out = text;
-    *out_size = size;
+    if (got < 0) {
+        kvarve_release(text.bytes);
+        return kvarve_fail_io(err, (int)got, "read %s", path);
+    }
+    text.bytes[text.size] = '\0';
+    *out = text.bytes;
+    *out_size = text.size;
     return KVARVE_OK;
 }
 
@@ -153,48 +167,68 @@ static const char *mapped_name(const char *line, size_t length, size_t *out_leng
     return slash == NULL ? line : slash + 1;
 }
 
-static bool has_name(char names[BACKENDS_MAX][NAME_MAX_TEXT], size_t count, const char *name,
-                     size_t length)
+typedef struct name_list {
+    char names[BACKENDS_MAX][NAME_MAX_TEXT];
+    size_t count;
+} name_list;
+
+static bool has_name(const name_list *list, const char *name, size_t length)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (strlen(list->names[i]) == length && memcmp(list->names[i], name, length) == 0) {
             return true;
         }
     }
     return false;
 }
 
-kvarve_status server_maps_read(const char *maps, char *out, size_t size, kvarve_error *err)
+/* Add the backend that a line of maps is about; false: there are too many. */
+static bool add_backend(name_list *list, const char *line, size_t line_length)
 {
-    char names[BACKENDS_MAX][NAME_MAX_TEXT];
-    size_t count = 0;
+    size_t length = 0;
+    const char *name = mapped_name(line, line_length, &length);
+
+    if (length >= NAME_MAX_TEXT || !is_backend(name, length) || has_name(list, name, length)) {
+        return true;
+    }
+    if (list->count == BACKENDS_MAX) {
+        return false;
+    }
+    memcpy(list->names[list->count], name, length);
+    list->names[list->count++][length] = '\0';
+    return true;
+}
+
+static kvarve_status join_names(const name_list *list, char *out, size_t size, kvarve_error *err)
+{
     size_t used = 0;
 
-    for (const char *line = maps; *line != '\0';) {
-        const size_t length = strcspn(line, "\n");
-        size_t name_length = 0;
-        const char *name = mapped_name(line, length, &name_length);
-        if (name_length < NAME_MAX_TEXT && is_backend(name, name_length) &&
-            !has_name(names, count, name, name_length)) {
-            if (count == BACKENDS_MAX) {
-                return kvarve_fail(err, KVARVE_NO_SPACE, "over %d backends", BACKENDS_MAX);
-            }
-            memcpy(names[count], name, name_length);
-            names[count++][name_length] = '\0';
-        }
-        line += length;
-        line += *line == '\n';
-    }
-    qsort(names, count, sizeof(names[0]), compare_names);
     out[0] = '\0';
-    for (size_t i = 0; i < count; i++) {
-        const int length = snprintf(out + used, size - used, "%s%s", i > 0 ? "," : "", names[i]);
+    for (size_t i = 0; i < list->count; i++) {
+        const int length =
+            snprintf(out + used, size - used, "%s%s", i > 0 ? "," : "", list->names[i]);
         if (length < 0 || (size_t)length >= size - used) {
-            return kvarve_fail(err, KVARVE_NO_SPACE, "the names of %zu backends", count);
+            return kvarve_fail(err, KVARVE_NO_SPACE, "the names of %zu backends", list->count);
         }
         used += (size_t)length;
     }
     return KVARVE_OK;
+}
+
+kvarve_status server_maps_read(const char *maps, char *out, size_t size, kvarve_error *err)
+{
+    name_list list = {.count = 0};
+
+    for (const char *line = maps; *line != '\0';) {
+        const size_t length = strcspn(line, "\n");
+        if (!add_backend(&list, line, length)) {
+            return kvarve_fail(err, KVARVE_NO_SPACE, "over %d backends", BACKENDS_MAX);
+        }
+        line += length;
+        line += *line == '\n';
+    }
+    qsort(list.names, list.count, sizeof(list.names[0]), compare_names);
+    return join_names(&list, out, size, err);
 }
 
 kvarve_status server_process_backends(kvarve_io *io, int64_t pid, char *out, size_t size,
@@ -206,7 +240,7 @@ kvarve_status server_process_backends(kvarve_io *io, int64_t pid, char *out, siz
 
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/maps", pid);
     kvarve_status status = read_proc(io, path, &text, &text_size, err);
-    if (status == KVARVE_OK) {
+    if (status == KVARVE_OK && text != NULL) {
         status = server_maps_read(text, out, size, err);
     }
     kvarve_release(text);
@@ -295,7 +329,7 @@ static kvarve_status add_sockets(kvarve_io *io, const char *file, uint64_t port,
     if (status != KVARVE_OK) {
         return status == KVARVE_MISS ? KVARVE_OK : status;
     }
-    for (const char *line = text; *line != '\0';) {
+    for (const char *line = text; line != NULL && *line != '\0';) {
         const size_t length = strcspn(line, "\n");
         if (path != NULL) {
             add_unix_line(line, length, path, list);

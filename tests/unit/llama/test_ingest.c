@@ -236,7 +236,7 @@ static void test_ingest__passes_through_an_arena_that_is_smaller(void **state)
 
     model.checkpoint_count = 1;
     model.checkpoint_at[0] = 39990;
-    kit->options.step_bytes = 65536;
+    kit->options.step_bytes = 524288;
     kit_open(kit, UINT64_C(2) << 20, 0);
     built_slot *built = build(&model);
     assert_true(built->file.size > (size_t)4 << 20);

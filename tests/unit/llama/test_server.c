@@ -26,7 +26,9 @@ static void set_words(server_words *words, const char *text)
     const size_t size = strlen(text);
 
     for (size_t i = 0; i < size; i++) {
-        bytes[i] = bytes[i] == ' ' ? '\0' : bytes[i];
+        if (bytes[i] == ' ') {
+            bytes[i] = '\0';
+        }
     }
     assert_true(server_words_cut(words, bytes, size));
 }
