@@ -566,11 +566,12 @@ static bool take_puts(store_commit *commit)
 }
 
 /* Build and place the records. Anything but KVARVE_OK: undo. */
-static kvarve_status build(store_commit *commit)
+static kvarve_status build(store_commit *commit, bool has_puts)
 {
     kvarve_status status = KVARVE_OK;
 
-    if (!take_puts(commit) || (commit->record_count > 0 && !build_add_drops(commit))) {
+    if ((has_puts && !take_puts(commit)) ||
+        (commit->record_count > 0 && !build_add_drops(commit))) {
         return KVARVE_NO_MEMORY;
     }
     for (uint32_t i = 0; i < commit->record_count && status == KVARVE_OK; i++) {
@@ -605,9 +606,41 @@ static bool is_empty(const store_commit *commit)
            commit->drop_count == 0 && commit->recency_count == 0 && commit->dead_recency_count == 0;
 }
 
+/* One commit, with the puts that wait or of drops alone. Anything but KVARVE_OK: it did not begin.
+ */
+static kvarve_status begin_commit(store_machine *store, bool has_puts)
+{
+    store_commit *commit = kvarve_allocate(sizeof *commit);
+    kvarve_status status;
+
+    if (commit == NULL) {
+        return KVARVE_NO_MEMORY;
+    }
+    commit->store = store;
+    kvarve_list_init(&commit->puts);
+    kvarve_list_init(&commit->dead_rows);
+    status = build(commit, has_puts);
+    if (status == KVARVE_OK && !take_drops(commit)) {
+        status = KVARVE_NO_MEMORY;
+    }
+    if (status != KVARVE_OK) {
+        undo_commit(commit);
+        return status;
+    }
+    take_recency(commit);
+    store->wants_transaction = false;
+    commit->generation = store->generation++;
+    store->commit = commit;
+    if (is_empty(commit)) { /* nothing is on flash that would have to go first */
+        finish_commit(commit, true);
+    } else {
+        submit_documents(commit);
+    }
+    return KVARVE_OK;
+}
+
 void commit_start(store_machine *store)
 {
-    store_commit *commit;
     kvarve_status status;
 
     if (store->commit != NULL || store->is_read_only || !has_work(store)) {
@@ -617,33 +650,12 @@ void commit_start(store_machine *store)
         refuse_queue(store, KVARVE_REFUSED_FAILED);
         return;
     }
-    commit = kvarve_allocate(sizeof *commit);
-    if (commit == NULL) {
-        refuse_queue(store, KVARVE_REFUSED_LIMIT);
-        return;
+    status = begin_commit(store, true);
+    if (status == KVARVE_NO_SPACE && room_evict_record(store)) {
+        status = begin_commit(store, false); /* its end calls again */
     }
-    commit->store = store;
-    kvarve_list_init(&commit->puts);
-    kvarve_list_init(&commit->dead_rows);
-    status = build(commit);
-    if (status == KVARVE_OK && !take_drops(commit)) {
-        status = KVARVE_NO_MEMORY;
+    if (status != KVARVE_OK && status != KVARVE_BUSY) { /* BUSY: grow_done calls again */
+        refuse_queue(store, status == KVARVE_NO_SPACE ? KVARVE_REFUSED_NO_ROOM_FLASH
+                                                      : KVARVE_REFUSED_LIMIT);
     }
-    if (status != KVARVE_OK) {
-        undo_commit(commit);
-        if (status != KVARVE_BUSY) { /* BUSY: grow_done calls again */
-            refuse_queue(store, status == KVARVE_NO_SPACE ? KVARVE_REFUSED_NO_ROOM_FLASH
-                                                          : KVARVE_REFUSED_LIMIT);
-        }
-        return;
-    }
-    take_recency(commit);
-    store->wants_transaction = false;
-    commit->generation = store->generation++;
-    store->commit = commit;
-    if (is_empty(commit)) { /* nothing is on flash that would have to go first */
-        finish_commit(commit, true);
-        return;
-    }
-    submit_documents(commit);
 }

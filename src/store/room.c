@@ -56,6 +56,13 @@ void page_drop_slot(store_page *page)
     }
 }
 
+void room_drop_resident(store_page *page)
+{
+    if (is_evictable(page)) {
+        page_drop_slot(page);
+    }
+}
+
 bool room_evict_ram(store_machine *store)
 {
     arena_counters arena;
@@ -346,6 +353,40 @@ static bool evict_round(store_machine *store, uint32_t slot_bytes, uint64_t miss
     return has_dropped;
 }
 
+/* The disk is too full even for the transaction that would free what was evicted; trying again at
+ * once would turn in circles. */
+static bool is_commit_blocked(const store_machine *store)
+{
+    return store->is_commit_blocked && store_now(store) < store->commit_retry_ns;
+}
+
+static size_t count_dead_batches(const store_machine *store)
+{
+    size_t count = 0;
+    kvarve_link *link;
+
+    KVARVE_LIST_FOREACH (link, &store->dead_batches) {
+        count++;
+    }
+    return count;
+}
+
+bool room_evict_record(store_machine *store)
+{
+    const size_t before = count_dead_batches(store);
+    bool has_dropped = false;
+
+    if (is_commit_blocked(store)) {
+        return false;
+    }
+    for (uint32_t victims = 0;
+         victims < ROUND_VICTIMS_MAX && count_dead_batches(store) == before && evict_one(store);
+         victims++) {
+        has_dropped = true;
+    }
+    return has_dropped;
+}
+
 static bool has_victim(const store_machine *store)
 {
     kvarve_link *link;
@@ -364,13 +405,6 @@ static bool is_anything_moving(const store_machine *store)
     return store->commit != NULL || store->is_growing || store->is_trimming || store->hashing > 0 ||
            !kvarve_list_is_empty(&store->commit_queue) ||
            store->env.executor->pending(store->env.executor) > 0;
-}
-
-/* The disk is too full even for the transaction that would free what was evicted; trying again at
- * once would turn in circles. */
-static bool is_commit_blocked(const store_machine *store)
-{
-    return store->is_commit_blocked && store_now(store) < store->commit_retry_ns;
 }
 
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out)

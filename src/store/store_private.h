@@ -513,9 +513,13 @@ store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *pr
 /* room.c: arena and flash space, eviction */
 typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
 bool room_evict_ram(store_machine *store); /* one page out of the arena; false: nothing to evict */
+void room_drop_resident(store_page *page); /* out of the arena, if nobody needs it there */
 void room_page_resident(store_page *page); /* its evictability may have changed */
 void page_drop_slot(store_page *page);
 room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t count, page_place *out);
+/* Drop checkpoints until a record's header blocks are to be freed by the next transaction; false:
+ * none may go. */
+bool room_evict_record(store_machine *store);
 bool room_could_hold(const store_machine *store, uint64_t bytes); /* ever, of one put's pages */
 /* Submit more slots, or with slot_bytes 0 a file of headers that has a run of `count` blocks;
  * false: no room. */

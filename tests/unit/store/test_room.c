@@ -42,6 +42,14 @@ static const engine_layout layout_parts = {
     .groups = {{.page_class = KVARVE_CLASS_PREFIX, .span_tokens = 1, .page_bytes = 200 << 10},
                {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 64 << 10}}};
 
+static const engine_layout layout_prefix = {.identity = "{\"model\":\"prefix\"}",
+                                            .ranks = 1,
+                                            .group_count = 1,
+                                            .groups = {{.page_class = KVARVE_CLASS_PREFIX,
+                                                        .flags = KVARVE_GROUP_ROWS,
+                                                        .span_tokens = 4096,
+                                                        .page_bytes = 4096}}};
+
 typedef struct fixture {
     sim_world *world;
     kvarve_store_options options;
@@ -50,6 +58,7 @@ typedef struct fixture {
     engine b;
     engine tiny;
     engine parts;
+    engine prefix;
     uint64_t last; /* seed of the latest put */
 } fixture;
 
@@ -61,7 +70,8 @@ static void open_all(fixture *f)
         engine_open(&f->a, f->store, &layout_a, &err) != KVARVE_OK ||
         engine_open(&f->b, f->store, &layout_b, &err) != KVARVE_OK ||
         engine_open(&f->tiny, f->store, &layout_tiny, &err) != KVARVE_OK ||
-        engine_open(&f->parts, f->store, &layout_parts, &err) != KVARVE_OK) {
+        engine_open(&f->parts, f->store, &layout_parts, &err) != KVARVE_OK ||
+        engine_open(&f->prefix, f->store, &layout_prefix, &err) != KVARVE_OK) {
         fail_msg("%s", err.text);
     }
 }
@@ -72,6 +82,7 @@ static void close_all(fixture *f)
     engine_close(&f->b);
     engine_close(&f->tiny);
     engine_close(&f->parts);
+    engine_close(&f->prefix);
     kvarve_close(f->store);
     f->store = NULL;
 }
@@ -265,6 +276,28 @@ static void test_room__records_of_small_pages_get_room_too(void **state)
     assert_true(statistics(f).payload_bytes_taken >= CAP / 4);
 }
 
+/* Boundaries of known pages take records alone: those fill the cap here. */
+static void test_room__records_alone_may_fill_the_cap(void **state)
+{
+    fixture *f = *state;
+    uint64_t tokens = 350;
+    uint64_t evictions;
+
+    close_all(f);
+    f->options.flash_bytes_max = 4 * MIB;
+    open_all(f);
+    assert_int_equal(put_tokens(f, &f->prefix, 1, tokens), KVARVE_PUT_DURABLE);
+    while (statistics(f).evictions == 0) {
+        assert_int_equal(put_tokens(f, &f->prefix, 1, --tokens), KVARVE_PUT_DURABLE);
+        assert_true(tokens > 1);
+    }
+    assert_true(statistics(f).checkpoints > 100);
+    put_many(f, &f->tiny, 50);
+    restore(f, &f->tiny, f->last);
+    evictions = statistics(f).evictions;
+    assert_true(evictions < 100);
+}
+
 static void test_room__caps_of_all_sizes_hold(void **state)
 {
     fixture *f = *state;
@@ -391,6 +424,7 @@ int main(void)
         TEST(test_room__other_sizes_get_room_without_emptying_the_store),
         TEST(test_room__sizes_may_take_turns),
         TEST(test_room__records_of_small_pages_get_room_too),
+        TEST(test_room__records_alone_may_fill_the_cap),
         TEST(test_room__caps_of_all_sizes_hold),
         TEST(test_room__the_cap_holds_after_opening_again),
         TEST(test_room__what_can_never_fit_evicts_nothing),
