@@ -38,82 +38,106 @@ static kvarve_status take_find_options(kvarve_find_options *out, const kvarve_fi
     return KVARVE_OK;
 }
 
+/* A lease that the store knows nothing of yet; NULL: no memory. */
+static kvarve_lease *make_lease(kvarve_namespace *space, uint64_t cookie)
+{
+    kvarve_lease *made = kvarve_allocate(sizeof *made);
+
+    if (made == NULL) {
+        return NULL;
+    }
+    made->copies = kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(copy_state));
+    if (made->copies == NULL) {
+        kvarve_release(made);
+        return NULL;
+    }
+    made->magic = LEASE_MAGIC;
+    made->space = space;
+    made->cookie = cookie;
+    return made;
+}
+
+/* Ask the store; `lease`, if there is one, becomes its lease on the longest boundary. */
+static kvarve_status find_under_lock(kvarve_namespace *space, const store_query *query,
+                                     const kvarve_find_options *options, const store_answer *out,
+                                     kvarve_lease *lease, kvarve_error *err)
+{
+    store_answer answer = *out;
+    kvarve_status status;
+
+    answer.lease = lease == NULL ? NULL : &lease->lease;
+    embedded_lock(space->store->host);
+    status = store_find(space->name, query, options, &answer, err);
+    if (status == KVARVE_OK && lease != NULL) {
+        space->references++;
+    }
+    embedded_unlock(space->store->host);
+    return status;
+}
+
 static kvarve_status find(kvarve_namespace *space, const store_query *query,
-                          const kvarve_find_options *options, kvarve_boundary *out_boundaries,
-                          size_t max, size_t *out_count, kvarve_lease **out_lease,
-                          kvarve_miss *out_miss, kvarve_error *err)
+                          const kvarve_find_options *options, const store_answer *out,
+                          kvarve_lease **out_lease, kvarve_error *err)
 {
     kvarve_find_options complete = KVARVE_FIND_OPTIONS_INIT;
     kvarve_lease *lease = NULL;
     kvarve_status status = take_find_options(&complete, options, err);
 
-    if (status == KVARVE_OK && max > 0) {
-        status = check_pointer(out_boundaries, "kvarve_find", "out_boundaries", err);
+    if (status == KVARVE_OK && out->max > 0) {
+        status = check_pointer(out->boundaries, "kvarve_find", "out_boundaries", err);
     }
     if (status == KVARVE_OK && complete.lease != KVARVE_LEASE_NONE) {
         status = check_pointer(out_lease, "kvarve_find", "out_lease", err);
-        lease = status == KVARVE_OK ? kvarve_allocate(sizeof *lease) : NULL;
-        if (lease != NULL) {
-            lease->copies =
-                kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(copy_state));
-        }
-        if (status == KVARVE_OK && (lease == NULL || lease->copies == NULL)) {
-            kvarve_release(lease);
-            return kvarve_fail(err, KVARVE_NO_MEMORY, "find: a lease");
+        lease = status == KVARVE_OK ? make_lease(space, complete.cookie) : NULL;
+        if (status == KVARVE_OK && lease == NULL) {
+            status = kvarve_fail(err, KVARVE_NO_MEMORY, "find: a lease");
         }
     }
     if (status != KVARVE_OK) {
         return status;
     }
-    embedded_lock(space->store->host);
-    status = store_find(space->name, query, &complete, out_boundaries, max, out_count,
-                        lease == NULL ? NULL : &lease->lease, out_miss, err);
-    if (status == KVARVE_OK && lease != NULL) {
-        space->references++;
-    }
-    embedded_unlock(space->store->host);
+    status = find_under_lock(space, query, &complete, out, lease, err);
     if (lease != NULL && status != KVARVE_OK) {
         kvarve_release(lease->copies);
         kvarve_release(lease);
     } else if (lease != NULL) {
-        lease->magic = LEASE_MAGIC;
-        lease->space = space;
-        lease->cookie = complete.cookie;
         *out_lease = lease;
     }
     return status;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): kvarve/checkpoint.h settles the parameters. */
 kvarve_status kvarve_find(kvarve_namespace *space, const kvarve_prefix *prefix,
                           const kvarve_find_options *options, kvarve_boundary *out_boundaries,
                           size_t max, size_t *out_count, kvarve_lease **out_lease,
                           kvarve_miss *out_miss, kvarve_error *err)
 {
     const store_query query = {.prefix = prefix};
+    const store_answer out = {
+        .boundaries = out_boundaries, .max = max, .count = out_count, .miss = out_miss};
     kvarve_status status = check_namespace(space, "kvarve_find", err);
 
     if (status == KVARVE_OK) {
         status = check_pointer(prefix, "kvarve_find", "prefix", err);
     }
-    return status != KVARVE_OK ? status
-                               : find(space, &query, options, out_boundaries, max, out_count,
-                                      out_lease, out_miss, err);
+    return status != KVARVE_OK ? status : find(space, &query, options, &out, out_lease, err);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): kvarve/checkpoint.h settles the parameters. */
 kvarve_status kvarve_find_points(kvarve_namespace *space, const kvarve_prefix_point *points,
                                  size_t point_count, const kvarve_find_options *options,
                                  kvarve_boundary *out_boundaries, size_t max, size_t *out_count,
                                  kvarve_lease **out_lease, kvarve_miss *out_miss, kvarve_error *err)
 {
     const store_query query = {.points = points, .point_count = point_count};
+    const store_answer out = {
+        .boundaries = out_boundaries, .max = max, .count = out_count, .miss = out_miss};
     kvarve_status status = check_namespace(space, "kvarve_find_points", err);
 
     if (status == KVARVE_OK && (points == NULL || point_count == 0 || point_count > 65536)) {
         status = kvarve_fail(err, KVARVE_INVALID, "find: %zu points, 1 .. 65536", point_count);
     }
-    return status != KVARVE_OK ? status
-                               : find(space, &query, options, out_boundaries, max, out_count,
-                                      out_lease, out_miss, err);
+    return status != KVARVE_OK ? status : find(space, &query, options, &out, out_lease, err);
 }
 
 kvarve_status kvarve_find_all(kvarve_namespace *space, const kvarve_prefix *prefix,
@@ -303,6 +327,24 @@ static kvarve_status view_page(kvarve_lease *lease, uint32_t rank, uint32_t grou
     return is_right ? KVARVE_OK : KVARVE_MISS;
 }
 
+/* The pages of one group in place, as far as there is room for; `count` goes on either way. */
+static kvarve_status view_group(kvarve_lease *lease, uint32_t rank, uint32_t group,
+                                kvarve_page_view *out_pages, size_t max, size_t *count,
+                                kvarve_error *err)
+{
+    uint64_t first = 0;
+    uint64_t pages = 0;
+    uint64_t bytes = 0;
+    kvarve_status status = kvarve_lease_extent(lease, rank, group, &first, &pages, &bytes, err);
+
+    for (uint64_t i = 0; i < pages && status == KVARVE_OK; i++, (*count)++) {
+        if (*count < max && out_pages != NULL) {
+            status = view_page(lease, rank, group, first + i, &out_pages[*count], err);
+        }
+    }
+    return status;
+}
+
 kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page_view *out_pages,
                                  size_t max, size_t *out_count, kvarve_error *err)
 {
@@ -321,16 +363,7 @@ kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page
     }
     groups = store_namespace_groups(lease->space->name);
     for (uint32_t group = 0; group < groups && status == KVARVE_OK; group++) {
-        uint64_t first = 0;
-        uint64_t pages = 0;
-        uint64_t bytes = 0;
-
-        status = kvarve_lease_extent(lease, rank, group, &first, &pages, &bytes, err);
-        for (uint64_t i = 0; i < pages && status == KVARVE_OK; i++, count++) {
-            if (count < max && out_pages != NULL) {
-                status = view_page(lease, rank, group, first + i, &out_pages[count], err);
-            }
-        }
+        status = view_group(lease, rank, group, out_pages, max, &count, err);
     }
     if (status == KVARVE_OK) {
         *out_count = count;

@@ -281,19 +281,25 @@ static bool consider(void *context, store_checkpoint *found)
            search->hits[search->hit_count - 1].tokens == found->tokens;
 }
 
+/* All checkpoints at one point; false: stop. */
+static bool consider_point(find_search *search, const kvarve_prefix_point *point)
+{
+    store_checkpoint *found = catalog_first_at(search->name->spaces[0], point->digest);
+
+    for (; found != NULL; found = catalog_next_at(found)) {
+        if (found->tokens == point->tokens && !consider(search, found)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void consider_points(find_search *search)
 {
-    const store_query *query = search->query;
+    size_t left = search->query->point_count;
 
-    for (size_t i = query->point_count; i-- > 0;) {
-        store_checkpoint *found =
-            catalog_first_at(search->name->spaces[0], query->points[i].digest);
-
-        for (; found != NULL; found = catalog_next_at(found)) {
-            if (found->tokens == query->points[i].tokens && !consider(search, found)) {
-                return;
-            }
-        }
+    while (left > 0 && consider_point(search, &search->query->points[left - 1])) {
+        left--;
     }
 }
 
@@ -334,29 +340,38 @@ static void consider_span(find_search *search, store_span *at)
     }
 }
 
+/* Do the options leave derived boundaries in, and does the space have any? */
+static bool wants_derived(const find_search *search)
+{
+    return (search->options->flags & (KVARVE_FIND_NO_DERIVED | KVARVE_FIND_NEED_OPTIONAL)) == 0 &&
+           is_wanted_kind(search, KVARVE_KIND_INSTRUCTION) &&
+           search->name->spaces[0]->derived_span != 0;
+}
+
+/* The span at the longest wanted point that has one. */
+static store_span *longest_span_at_points(const find_search *search)
+{
+    const store_space *space = search->name->spaces[0];
+    store_span *found = NULL;
+
+    for (size_t i = search->query->point_count; i-- > 0 && found == NULL;) {
+        const uint64_t end = search->query->points[i].tokens;
+
+        if (end % space->derived_span == 0 && is_wanted_length(search, end)) {
+            found = span_at(space, search->query, end);
+        }
+    }
+    return found;
+}
+
 static void consider_derived(find_search *search)
 {
     const store_space *space = search->name->spaces[0];
 
-    if ((search->options->flags & (KVARVE_FIND_NO_DERIVED | KVARVE_FIND_NEED_OPTIONAL)) != 0 ||
-        !is_wanted_kind(search, KVARVE_KIND_INSTRUCTION) || space->derived_span == 0) {
-        return;
-    }
-    if (search->query->prefix != NULL) {
-        consider_span(search, longest_span(space, search->query, search->max));
-        return;
-    }
-    for (size_t i = search->query->point_count; i-- > 0;) {
-        const uint64_t end = search->query->points[i].tokens;
-
-        if (end % space->derived_span == 0 && is_wanted_length(search, end)) {
-            store_span *found = span_at(space, search->query, end);
-
-            if (found != NULL) {
-                consider_span(search, found);
-                return;
-            }
-        }
+    if (wants_derived(search)) {
+        consider_span(search, search->query->prefix != NULL
+                                  ? longest_span(space, search->query, search->max)
+                                  : longest_span_at_points(search));
     }
 }
 
@@ -395,37 +410,48 @@ static bool take_longest(void *context, store_checkpoint *found)
     return false;
 }
 
+/* P8: nothing of another tenant is told. */
+static bool may_be_told(const store_space *here, const store_space *other)
+{
+    return other != here && other->document != NULL && here->document != NULL &&
+           memcmp(other->salt_digest, here->salt_digest, 32) == 0;
+}
+
+/* The boundary of these tokens in another space, if it is a better reason for the miss. True: it
+ * is the best one there can be, as only numerics differ. */
+static bool look_in_space(const find_search *search, const store_space *other, kvarve_miss *miss)
+{
+    const store_space *here = search->name->spaces[0];
+    const bool is_near = memcmp(other->meaning, here->meaning, 32) == 0;
+    uint64_t longest = 0;
+
+    visit_prefixes(other, search->query->prefix, search->max, take_longest, &longest);
+    if (longest < search->min || longest == 0 || (longest <= miss->nearest_tokens && !is_near)) {
+        return false;
+    }
+    miss->nearest_tokens = longest;
+    miss->reason = is_near ? KVARVE_MISS_NUMERICS : KVARVE_MISS_NAMESPACE;
+    document_difference(here->document, other->document, miss->field, sizeof miss->field);
+    return is_near;
+}
+
 /* The longest boundary of these tokens in another space of the same tenant. */
 static void look_elsewhere(const find_search *search, kvarve_miss *miss)
 {
     const store_space *here = search->name->spaces[0];
     const store_machine *store = here->store;
+    bool is_settled = false;
     uint32_t looked = 0;
 
-    for (size_t i = 0; i < store->spaces.bucket_count; i++) {
+    for (size_t i = 0; i < store->spaces.bucket_count && !is_settled; i++) {
         kvarve_table_link *link = store->spaces.buckets[i];
 
-        for (; link != NULL && looked < OTHER_SPACES_MAX; link = link->next) {
+        for (; link != NULL && looked < OTHER_SPACES_MAX && !is_settled; link = link->next) {
             const store_space *other = KVARVE_TABLE_ITEM(link, store_space, link);
-            const bool is_near = memcmp(other->meaning, here->meaning, 32) == 0;
-            uint64_t longest = 0;
+            const bool may_tell = may_be_told(here, other);
 
-            if (other == here || other->document == NULL || here->document == NULL ||
-                memcmp(other->salt_digest, here->salt_digest, 32) != 0) {
-                continue; /* P8: nothing of another tenant is told */
-            }
-            looked++;
-            visit_prefixes(other, search->query->prefix, search->max, take_longest, &longest);
-            if (longest < search->min || longest == 0 ||
-                (longest <= miss->nearest_tokens && !is_near)) {
-                continue;
-            }
-            miss->nearest_tokens = longest;
-            miss->reason = is_near ? KVARVE_MISS_NUMERICS : KVARVE_MISS_NAMESPACE;
-            document_difference(here->document, other->document, miss->field, sizeof miss->field);
-            if (is_near) {
-                return;
-            }
+            is_settled = may_tell && look_in_space(search, other, miss);
+            looked += may_tell;
         }
     }
 }
@@ -561,14 +587,13 @@ static kvarve_status check_options(const store_query *query, const kvarve_find_o
     return KVARVE_OK;
 }
 
-static kvarve_status answer(find_search *search, kvarve_boundary *out_boundaries, size_t max,
-                            size_t *out_count, store_lease **out_lease, kvarve_error *err)
+static kvarve_status answer(find_search *search, const store_answer *out, kvarve_error *err)
 {
     store_machine *store = search->name->store;
     kvarve_status status = KVARVE_OK;
 
     if (search->options->lease != KVARVE_LEASE_NONE) {
-        status = lease_create(search->name, &search->hits[0], search->options, out_lease, err);
+        status = lease_create(search->name, &search->hits[0], search->options, out->lease, err);
     }
     if (status != KVARVE_OK) {
         return status;
@@ -576,27 +601,26 @@ static kvarve_status answer(find_search *search, kvarve_boundary *out_boundaries
     if (search->hits[0].checkpoint != NULL) {
         catalog_touch(search->hits[0].checkpoint);
     }
-    for (size_t i = 0; i < search->hit_count && i < max; i++) {
-        find_describe(store, &search->hits[i], &out_boundaries[i]);
+    for (size_t i = 0; i < search->hit_count && i < out->max; i++) {
+        find_describe(store, &search->hits[i], &out->boundaries[i]);
     }
-    if (out_count != NULL) {
-        *out_count = search->hit_count < max ? search->hit_count : max;
+    if (out->count != NULL) {
+        *out->count = search->hit_count < out->max ? search->hit_count : out->max;
     }
     store->statistics.hits++;
     return KVARVE_OK;
 }
 
 kvarve_status store_find(store_namespace *name, const store_query *query,
-                         const kvarve_find_options *options, kvarve_boundary *out_boundaries,
-                         size_t max, size_t *out_count, store_lease **out_lease,
-                         kvarve_miss *out_miss, kvarve_error *err)
+                         const kvarve_find_options *options, const store_answer *out,
+                         kvarve_error *err)
 {
     find_hit few[8];
     find_search search = {.name = name,
                           .query = query,
                           .options = options,
                           .hits = few,
-                          .hit_max = max == 0 ? 1 : max};
+                          .hit_max = out->max == 0 ? 1 : out->max};
     kvarve_status status = check_options(query, options, err);
     kvarve_miss miss;
 
@@ -606,18 +630,18 @@ kvarve_status store_find(store_namespace *name, const store_query *query,
     if (search.hit_max >= sizeof few / sizeof few[0]) {
         search.hits = kvarve_allocate_array(search.hit_max + 1, sizeof(find_hit));
         if (search.hits == NULL) {
-            return kvarve_fail(err, KVARVE_NO_MEMORY, "find: %zu boundaries", max);
+            return kvarve_fail(err, KVARVE_NO_MEMORY, "find: %zu boundaries", out->max);
         }
     }
     name->store->statistics.finds++;
     run_search(&search);
     if (search.hit_count > 0) {
-        status = answer(&search, out_boundaries, max, out_count, out_lease, err);
+        status = answer(&search, out, err);
     } else {
         explain(&search, &miss);
         name->store->statistics.misses[miss.reason]++;
-        if (out_miss != NULL) {
-            *out_miss = miss;
+        if (out->miss != NULL) {
+            *out->miss = miss;
         }
         status = KVARVE_MISS;
     }
@@ -651,6 +675,24 @@ static bool mark(void *context, store_checkpoint *found)
     return true;
 }
 
+/* The derived boundaries that the options want. */
+static void mark_derived(bitmap_search *all)
+{
+    const find_search *search = &all->search;
+    const store_space *space = search->name->spaces[0];
+    store_span *at = longest_span(space, search->query, search->max);
+    uint32_t group = 0;
+
+    while (at != NULL && span_is_damaged(at, &group)) {
+        at = at->parent;
+    }
+    for (; at != NULL; at = at->parent) {
+        if (at->tokens % space->derived_span == 0 && is_wanted_length(search, at->tokens)) {
+            set_bit(all->bitmap, at->tokens);
+        }
+    }
+}
+
 kvarve_status store_find_all(store_namespace *name, const kvarve_prefix *prefix,
                              const kvarve_find_options *options, uint8_t *bitmap,
                              size_t bitmap_bytes, kvarve_error *err)
@@ -669,7 +711,6 @@ kvarve_status store_find_all(store_namespace *name, const kvarve_prefix *prefix,
                                                : kvarve_min_u64(options->max_tokens, length)},
                          .bitmap = bitmap};
     kvarve_status status = check_options(&query, options, err);
-    uint32_t group = 0;
 
     if (status != KVARVE_OK) {
         return status;
@@ -680,20 +721,8 @@ kvarve_status store_find_all(store_namespace *name, const kvarve_prefix *prefix,
     }
     memset(bitmap, 0, bitmap_bytes);
     visit_prefixes(name->spaces[0], prefix, all.search.max, mark, &all);
-    if ((options->flags & (KVARVE_FIND_NO_DERIVED | KVARVE_FIND_NEED_OPTIONAL)) == 0 &&
-        is_wanted_kind(&all.search, KVARVE_KIND_INSTRUCTION) &&
-        name->spaces[0]->derived_span != 0) {
-        store_span *at = longest_span(name->spaces[0], &query, all.search.max);
-
-        while (at != NULL && span_is_damaged(at, &group)) {
-            at = at->parent;
-        }
-        for (; at != NULL; at = at->parent) {
-            if (at->tokens % name->spaces[0]->derived_span == 0 &&
-                is_wanted_length(&all.search, at->tokens)) {
-                set_bit(bitmap, at->tokens);
-            }
-        }
+    if (wants_derived(&all.search)) {
+        mark_derived(&all);
     }
     return KVARVE_OK;
 }

@@ -435,17 +435,28 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Carried drops count as drops too (rebuild has no others); each gets its carrier. */
+/* Carried drops count as drops too (rebuild has no others). */
+static kvarve_status drop_carried(catalog_loader *loader, const loaded_batch *from,
+                                  kvarve_error *err)
+{
+    kvarve_status status = KVARVE_OK;
+
+    for (uint32_t k = 0; k < from->carried_count && status == KVARVE_OK; k++) {
+        status = loader_drop(loader, from->carried[k]);
+    }
+    return status == KVARVE_OK ? KVARVE_OK : no_memory(err);
+}
+
 static kvarve_status finish_drops(catalog_loader *loader, kvarve_error *err)
 {
     store_machine *store = loader->store;
+    kvarve_status status = KVARVE_OK;
 
-    for (size_t i = 0; i < loader->count; i++) {
-        for (uint32_t k = 0; k < loader->batches[i].carried_count; k++) {
-            if (loader_drop(loader, loader->batches[i].carried[k]) != KVARVE_OK) {
-                return no_memory(err);
-            }
-        }
+    for (size_t i = 0; i < loader->count && status == KVARVE_OK; i++) {
+        status = drop_carried(loader, &loader->batches[i], err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
     }
     if (loader->dropped_count > 0) {
         qsort(loader->dropped, loader->dropped_count, sizeof(uint64_t), compare_numbers);
@@ -479,44 +490,69 @@ static tombstone *find_tombstone(const loaded_batch *loaded, uint64_t number)
     return NULL;
 }
 
+/* The drop of this checkpoint stands in `carrier`'s record; where its batch still lives, its
+ * tombstone is told. */
+static void carry(const catalog_loader *loader, uint64_t checkpoint, batch_row *carrier)
+{
+    size_t at = 0;
+    const loaded_batch *loaded = find_id(loader, ID_CHECKPOINT, checkpoint, &at);
+    tombstone *grave = loaded == NULL ? NULL : find_tombstone(loaded, checkpoint);
+
+    if (grave != NULL && grave->carrier == NULL) {
+        tombstone_set_carrier(grave, carrier);
+    }
+}
+
 static void finish_carriers(catalog_loader *loader)
 {
     for (size_t i = 0; i < loader->count; i++) {
-        loaded_batch *carrier = &loader->batches[i];
+        const loaded_batch *carrier = &loader->batches[i];
 
         for (uint32_t k = 0; k < carrier->carried_count; k++) {
-            size_t at = 0;
-            const loaded_batch *loaded = find_id(loader, ID_CHECKPOINT, carrier->carried[k], &at);
-            tombstone *grave = loaded == NULL ? NULL : find_tombstone(loaded, carrier->carried[k]);
-
-            if (grave != NULL && grave->carrier == NULL) {
-                tombstone_set_carrier(grave, carrier->row);
-            }
+            carry(loader, carrier->carried[k], carrier->row);
         }
+    }
+}
+
+/* Checkpoint `here` and the one that its record names as its companion, if both are there. */
+static void pair(const catalog_loader *loader, store_checkpoint *here, uint64_t companion)
+{
+    size_t at = 0;
+    const loaded_batch *loaded =
+        here == NULL || companion == 0 ? NULL : find_id(loader, ID_CHECKPOINT, companion, &at);
+    store_checkpoint *other = loaded == NULL ? NULL : loaded->checkpoints[at];
+
+    if (other != NULL && other->companion == NULL && here->companion == NULL) {
+        here->companion = other;
+        other->companion = here;
+        here->is_companion = here->number > other->number;
+        other->is_companion = !here->is_companion;
     }
 }
 
 static void pair_companions(catalog_loader *loader)
 {
     for (size_t i = 0; i < loader->count; i++) {
-        loaded_batch *loaded = &loader->batches[i];
+        const loaded_batch *loaded = &loader->batches[i];
 
         for (uint32_t k = 0; k < loaded->checkpoint_count; k++) {
-            store_checkpoint *here = loaded->checkpoints[k];
-            size_t at = 0;
-            const loaded_batch *other =
-                here == NULL || loaded->companions[k] == 0
-                    ? NULL
-                    : find_id(loader, ID_CHECKPOINT, loaded->companions[k], &at);
-
-            if (other != NULL && other->checkpoints[at] != NULL &&
-                other->checkpoints[at]->companion == NULL && here->companion == NULL) {
-                here->companion = other->checkpoints[at];
-                here->companion->companion = here;
-                here->is_companion = here->number > here->companion->number;
-                here->companion->is_companion = !here->is_companion;
-            }
+            pair(loader, loaded->checkpoints[k], loaded->companions[k]);
         }
+    }
+}
+
+/* The place of a page, if this is its newest record and somebody names the page; else it is freed
+ * afterwards. */
+static void take_place(store_machine *store, store_page *page, uint64_t id)
+{
+    if (page == NULL || page->id != id || page->references == 0) {
+        return;
+    }
+    if (!segment_place_is_valid(store->segments, page->place, page->size) ||
+        !segment_take(store->segments, page->place)) {
+        page->place = (page_place){0};
+        page->flash = FLASH_NONE;
+        page_mark_damaged(page);
     }
 }
 
@@ -533,53 +569,46 @@ static void take_places(catalog_loader *loader)
             loaded->row->place.segment = 0;
         }
         for (uint32_t k = 0; k < loaded->page_count; k++) {
-            store_page *page = loaded->pages[k];
-
-            if (page == NULL || page->id != loaded->first_page + k) {
-                continue;
-            }
-            if (page->references == 0) {
-                continue; /* nobody names it: it is freed below */
-            }
-            if (!segment_place_is_valid(store->segments, page->place, page->size) ||
-                !segment_take(store->segments, page->place)) {
-                page->place = (page_place){0};
-                page->flash = FLASH_NONE;
-                page_mark_damaged(page);
-            }
+            take_place(store, loaded->pages[k], loaded->first_page + k);
         }
+    }
+}
+
+static void release_spans(const loaded_batch *loaded)
+{
+    for (uint32_t k = loaded->span_count; k-- > 0;) {
+        if (loaded->spans[k] != NULL) {
+            span_unhold(loaded->spans[k]);
+            loaded->spans[k] = NULL;
+        }
+    }
+}
+
+static void release_pages(const loaded_batch *loaded)
+{
+    for (uint32_t k = 0; k < loaded->page_count; k++) {
+        store_page *page = loaded->pages[k];
+
+        if (page == NULL) {
+            continue;
+        }
+        if (page->references == 0) {
+            page->place = (page_place){0}; /* never taken: nothing to give back */
+            page_set_batch(page, NULL);
+        }
+        page_unhold(page);
     }
 }
 
 static void release_loader_counts(catalog_loader *loader)
 {
     for (size_t i = loader->count; i-- > 0;) {
-        loaded_batch *loaded = &loader->batches[i];
-
-        for (uint32_t k = loaded->span_count; k-- > 0;) {
-            if (loaded->spans[k] != NULL) {
-                span_unhold(loaded->spans[k]);
-                loaded->spans[k] = NULL;
-            }
-        }
+        release_spans(&loader->batches[i]);
     }
     take_places(loader);
     for (size_t i = 0; i < loader->count; i++) {
-        loaded_batch *loaded = &loader->batches[i];
-
-        for (uint32_t k = 0; k < loaded->page_count; k++) {
-            store_page *page = loaded->pages[k];
-
-            if (page == NULL) {
-                continue;
-            }
-            if (page->references == 0) {
-                page->place = (page_place){0}; /* never taken: nothing to give back */
-                page_set_batch(page, NULL);
-            }
-            page_unhold(page);
-        }
-        batch_release(loader->store, loaded->row);
+        release_pages(&loader->batches[i]);
+        batch_release(loader->store, loader->batches[i].row);
     }
 }
 

@@ -217,14 +217,12 @@ static uint64_t chain_limit(const listing *list)
     return list->boundary;
 }
 
-static bool span_matches(const listing *list, const store_span *candidate)
+static bool span_matches(const store_put *put, uint8_t space_index, const store_span *candidate)
 {
-    const store_put *put = list->put;
-
     for (uint32_t i = 0; i < candidate->page_count; i++) {
         const store_page *page = candidate->pages[i];
-        const kvarve_group *group = &list->part->space->groups[page->group];
-        const uint32_t public_group = put->name->public_of[list->space_index][page->group];
+        const kvarve_group *group = &put->parts[space_index].space->groups[page->group];
+        const uint32_t public_group = put->name->public_of[space_index][page->group];
         const page_digest *announced = put_find_digest(put, public_rank(page->rank), public_group,
                                                        page->tokens / group->span_tokens - 1);
 
@@ -254,7 +252,7 @@ static kvarve_status walk_chain(listing *list)
             candidate = catalog_find_span(space, &key, candidate);
         } while (candidate != NULL &&
                  (candidate->parent != list->part->chain || !span_is_whole(candidate) ||
-                  !span_matches(list, candidate)));
+                  !span_matches(list->put, list->space_index, candidate)));
         if (candidate == NULL) {
             return KVARVE_OK;
         }
@@ -493,6 +491,34 @@ static wanted_page token_page(const kvarve_group *description, uint32_t group, u
     };
 }
 
+static kvarve_status list_token_page(listing *list, uint32_t group, uint64_t end, bool is_span)
+{
+    wanted_page wanted = token_page(&list->part->space->groups[group], group, end);
+    page_key key;
+    kvarve_status status = key_at(list, end, group, 0, &key);
+
+    wanted.is_span = is_span;
+    wanted.key = &key;
+    return status == KVARVE_OK ? list_page(list, &wanted) : status;
+}
+
+/* The pages of the tree that end at `end`. */
+static kvarve_status list_end(listing *list, uint64_t end)
+{
+    const store_space *space = list->part->space;
+    kvarve_status status = KVARVE_OK;
+
+    for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
+        const kvarve_group *group = &space->groups[g];
+
+        if (is_prefix(group) && end % group->span_tokens == 0 &&
+            !has_draft_variant(group, list->put, end, list->boundary)) {
+            status = list_token_page(list, g, end, true);
+        }
+    }
+    return status;
+}
+
 /* Prefix groups after the chain: every page end up to the boundary. */
 static kvarve_status list_tree(listing *list)
 {
@@ -501,38 +527,11 @@ static kvarve_status list_tree(listing *list)
         kvarve_max_u64(list->from, list->part->chain == NULL ? 0 : list->part->chain->tokens);
     kvarve_status status = KVARVE_OK;
 
-    for (end = space_next_end(space, end); end <= list->boundary;
+    for (end = space_next_end(space, end); end <= list->boundary && status == KVARVE_OK;
          end = space_next_end(space, end)) {
-        for (uint32_t g = 0; g < space->group_count && status == KVARVE_OK; g++) {
-            const kvarve_group *group = &space->groups[g];
-            wanted_page wanted;
-            page_key key;
-
-            if (!is_prefix(group) || end % group->span_tokens != 0 ||
-                has_draft_variant(group, list->put, end, list->boundary)) {
-                continue;
-            }
-            wanted = token_page(group, g, end);
-            wanted.is_span = true;
-            wanted.key = &key;
-            status = key_at(list, end, g, 0, &key);
-            status = status == KVARVE_OK ? list_page(list, &wanted) : status;
-        }
-        if (status != KVARVE_OK) {
-            return status;
-        }
+        status = list_end(list, end);
     }
-    return KVARVE_OK;
-}
-
-static kvarve_status list_token_page(listing *list, uint32_t group, uint64_t end)
-{
-    wanted_page wanted = token_page(&list->part->space->groups[group], group, end);
-    page_key key;
-    kvarve_status status = key_at(list, end, group, 0, &key);
-
-    wanted.key = &key;
-    return status == KVARVE_OK ? list_page(list, &wanted) : status;
+    return status;
 }
 
 static kvarve_status list_window(listing *list, uint32_t group)
@@ -545,7 +544,8 @@ static kvarve_status list_window(listing *list, uint32_t group)
     kvarve_status status = KVARVE_OK;
 
     for (; position * span < boundary && status == KVARVE_OK; position++) {
-        status = list_token_page(list, group, kvarve_min_u64((position + 1) * span, boundary));
+        status =
+            list_token_page(list, group, kvarve_min_u64((position + 1) * span, boundary), false);
     }
     return status;
 }
@@ -623,7 +623,7 @@ static kvarve_status list_own(listing *list)
             status = list_state(list, g);
         } else if (list->boundary % group->span_tokens != 0 ||
                    has_draft_variant(group, list->put, list->boundary, list->boundary)) {
-            status = list_token_page(list, g, list->boundary);
+            status = list_token_page(list, g, list->boundary, false);
         }
     }
     return status;
@@ -637,6 +637,20 @@ static bool has_prefix_group(const store_space *space)
         }
     }
     return false;
+}
+
+/* The stored spans that the put's tokens begin with; held. */
+static kvarve_status find_chain(listing *list)
+{
+    const kvarve_status status =
+        list->part->space->is_exact ? walk_chain(list) : search_chain(list);
+
+    shorten_damaged(list->part);
+    shorten_unsettled(list->put->store, list->part);
+    if (list->part->chain != NULL) {
+        span_hold(list->part->chain);
+    }
+    return status;
 }
 
 kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_prefix *prefix,
@@ -653,14 +667,7 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
     kvarve_status status = KVARVE_OK;
 
     if (has_prefix_group(list.part->space)) {
-        if (from == 0) {
-            status = list.part->space->is_exact ? walk_chain(&list) : search_chain(&list);
-            shorten_damaged(list.part);
-            shorten_unsettled(put->store, list.part);
-            if (list.part->chain != NULL) {
-                span_hold(list.part->chain);
-            }
-        }
+        status = from == 0 ? find_chain(&list) : KVARVE_OK;
         status = status == KVARVE_OK ? list_tree(&list) : status;
     }
     if (status == KVARVE_OK && has_own) {
@@ -673,9 +680,6 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
 static bool is_same_content(const store_put *put, uint8_t space_index,
                             const store_checkpoint *candidate)
 {
-    const listing list = {.put = (store_put *)(uintptr_t)put,
-                          .part = (put_part *)(uintptr_t)&put->parts[space_index],
-                          .space_index = space_index};
     uint32_t group = 0;
 
     if (candidate->kind != put->kind || candidate->draft_tokens != put->draft_tokens ||
@@ -699,7 +703,7 @@ static bool is_same_content(const store_put *put, uint8_t space_index,
         }
     }
     for (const store_span *at = candidate->span; at != NULL; at = at->parent) {
-        if (!span_matches(&list, at)) {
+        if (!span_matches(put, space_index, at)) {
             return false;
         }
     }

@@ -35,6 +35,26 @@ static bool extend_chain(put_part *part, store_page **pages, uint32_t count, uin
     return true;
 }
 
+/* The pages of the tree from put->pages[*at] on that end where that one does. A variant was staged
+ * before the boundary was known, and is not of the tree. */
+static uint32_t collect_span(const store_put *put, size_t *at, store_page **scratch)
+{
+    const put_page *first = put->pages[*at];
+    uint32_t count = 0;
+
+    for (; *at < put->page_count; (*at)++) {
+        const put_page *item = put->pages[*at];
+
+        if (item->space_index != first->space_index || !item->is_span || item->end != first->end) {
+            break;
+        }
+        if (!put_page_is_variant(item)) {
+            scratch[count++] = item->page;
+        }
+    }
+    return count;
+}
+
 static bool publish_spans(store_put *put, uint8_t space_index, store_page **scratch)
 {
     put_part *part = &put->parts[space_index];
@@ -42,19 +62,13 @@ static bool publish_spans(store_put *put, uint8_t space_index, store_page **scra
 
     while (i < put->page_count) {
         const put_page *first = put->pages[i];
-        uint32_t count = 0;
+        uint32_t count;
 
         if (first->space_index != space_index || !first->is_span) {
             i++;
             continue;
         }
-        while (i < put->page_count && put->pages[i]->space_index == space_index &&
-               put->pages[i]->is_span && put->pages[i]->end == first->end) {
-            if (!put_page_is_variant(put->pages[i])) { /* staged before the boundary was known */
-                scratch[count++] = put->pages[i]->page;
-            }
-            i++;
-        }
+        count = collect_span(put, &i, scratch);
         if (count > 0 && !extend_chain(part, scratch, count, first->end)) {
             return false;
         }

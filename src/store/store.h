@@ -146,11 +146,18 @@ typedef struct store_query {
     size_t point_count;
 } store_query;
 
+/* Where kvarve_find's answers go. */
+typedef struct store_answer {
+    kvarve_boundary *boundaries; /* room for `max` */
+    size_t max;
+    size_t *count;       /* or NULL */
+    store_lease **lease; /* NULL where the options ask for none */
+    kvarve_miss *miss;   /* or NULL */
+} store_answer;
+
 KVARVE_NODISCARD kvarve_status store_find(store_namespace *name, const store_query *query,
                                           const kvarve_find_options *options,
-                                          kvarve_boundary *out_boundaries, size_t max,
-                                          size_t *out_count, store_lease **out_lease,
-                                          kvarve_miss *out_miss, kvarve_error *err);
+                                          const store_answer *out, kvarve_error *err);
 KVARVE_NODISCARD kvarve_status store_find_all(store_namespace *name, const kvarve_prefix *prefix,
                                               const kvarve_find_options *options, uint8_t *bitmap,
                                               size_t bitmap_bytes, kvarve_error *err);
