@@ -162,18 +162,27 @@ static kvarve_status fill_layer(const kvarve_region *region, uint32_t block_toke
     return KVARVE_OK;
 }
 
+/* What a rank registers, and where the layers go that it makes. */
+typedef struct registration {
+    const kvarve_namespace *space;
+    const kvarve_region *regions;
+    size_t region_count;
+    transfer_region *layers; /* of all groups, group after group */
+    size_t used;             /* of these */
+} registration;
+
 /* All layers of one group, and whether they make its page. */
-static kvarve_status fill_group(const kvarve_namespace *space, uint32_t group_index,
-                                const kvarve_region *regions, size_t region_count,
-                                uint32_t block_tokens, transfer_region *layers, size_t *used,
+static kvarve_status fill_group(registration *from, uint32_t group_index, uint32_t block_tokens,
                                 transfer_group *out, kvarve_error *err)
 {
+    const kvarve_namespace *space = from->space;
+    const kvarve_region *regions = from->regions;
     const kvarve_group *group = store_namespace_group(space->name, group_index);
     const bool is_token_group = group->page_class <= KVARVE_CLASS_WINDOW;
     const uint32_t tokens = is_token_group ? block_tokens : 1;
     kvarve_status status = KVARVE_OK;
 
-    *out = (transfer_group){.layers = &layers[*used],
+    *out = (transfer_group){.layers = &from->layers[from->used],
                             .group = group_index,
                             .block_count = UINT32_MAX,
                             .block_tokens = tokens,
@@ -188,9 +197,10 @@ static kvarve_status fill_group(const kvarve_namespace *space, uint32_t group_in
                            "its span, %u",
                            group_index, tokens, group->span_tokens);
     }
-    for (size_t i = 0; i < region_count && status == KVARVE_OK; i++) {
+    for (size_t i = 0; i < from->region_count && status == KVARVE_OK; i++) {
         if (regions[i].group == group_index) {
-            status = fill_layer(&regions[i], tokens, has_rows(group), &layers[(*used)++], err);
+            status =
+                fill_layer(&regions[i], tokens, has_rows(group), &from->layers[from->used++], err);
             out->layer_count++;
             out->block_count = regions[i].block_count < out->block_count ? regions[i].block_count
                                                                          : out->block_count;
@@ -213,7 +223,7 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
                                       const uint32_t *block_tokens, kvarve_error *err)
 {
     rank_regions made = {0};
-    size_t used = 0;
+    registration from = {.space = space, .regions = regions, .region_count = region_count};
     uint32_t groups;
     kvarve_status status = check_namespace(space, "kvarve_regions_register", err);
 
@@ -236,11 +246,12 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
     made.layers = kvarve_allocate_array(region_count, sizeof(transfer_region));
     made.groups = kvarve_allocate_array(groups, sizeof(transfer_group));
     if (made.layers == NULL || made.groups == NULL) {
-        status = kvarve_fail(err, KVARVE_NO_MEMORY, "regions of rank %u", rank);
+        free_regions(&made);
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "regions of rank %u", rank);
     }
+    from.layers = made.layers;
     for (uint32_t g = 0; g < groups && status == KVARVE_OK; g++) {
-        status = fill_group(space, g, regions, region_count, block_tokens[g], made.layers, &used,
-                            &made.groups[g], err);
+        status = fill_group(&from, g, block_tokens[g], &made.groups[g], err);
     }
     if (status != KVARVE_OK) {
         free_regions(&made);

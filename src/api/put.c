@@ -192,7 +192,7 @@ static kvarve_status take_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan 
                               : store_put_plan(put->put, rank, plan, count, &count, err);
     }
     embedded_unlock(host_of(put));
-    if (status != KVARVE_OK) {
+    if (plan == NULL || status != KVARVE_OK) {
         kvarve_release(plan);
         return status;
     }
@@ -343,16 +343,22 @@ static void gather_done(kvarve_job *base)
     }
 }
 
+/* The caller's blocks of one group. */
+typedef struct group_blocks {
+    const uint32_t *ids;
+    size_t count;
+    uint64_t first_token; /* of the first one */
+} group_blocks;
+
 /* Which tokens of the caller's blocks a page is. */
 static kvarve_status page_of_blocks(const kvarve_put *put, const kvarve_page_plan *plan,
-                                    const transfer_group *group, const uint32_t *blocks,
-                                    size_t block_count, uint64_t first_token, transfer_page *out,
-                                    kvarve_error *err)
+                                    const transfer_group *group, const group_blocks *blocks,
+                                    transfer_page *out, kvarve_error *err)
 {
     const kvarve_group *description = store_namespace_group(put->space->name, plan->group);
     const bool has_tokens = description->page_class <= KVARVE_CLASS_WINDOW;
 
-    if (group->layer_count == 0 || blocks == NULL) {
+    if (group->layer_count == 0 || blocks->ids == NULL) {
         return kvarve_fail(err, KVARVE_INVALID, "put: group %u has no regions or no blocks",
                            plan->group);
     }
@@ -360,11 +366,11 @@ static kvarve_status page_of_blocks(const kvarve_put *put, const kvarve_page_pla
         return kvarve_fail(err, KVARVE_INVALID, "put: group %u is split into parts, a block is one",
                            plan->group);
     }
-    *out =
-        (transfer_page){.block_ids = blocks,
-                        .block_count = block_count,
-                        .first_token = has_tokens ? (uint32_t)(plan->first_token - first_token) : 0,
-                        .tokens = has_tokens ? plan->tokens : 1};
+    *out = (transfer_page){.block_ids = blocks->ids,
+                           .block_count = blocks->count,
+                           .first_token =
+                               has_tokens ? (uint32_t)(plan->first_token - blocks->first_token) : 0,
+                           .tokens = has_tokens ? plan->tokens : 1};
     return transfer_check_page(group, out, err);
 }
 
@@ -388,6 +394,7 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
     }
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
         gather_job *job = &run->jobs[run->pending];
+        group_blocks of_group;
 
         if (plan[i].action != KVARVE_PAGE_COPY) {
             continue;
@@ -395,9 +402,10 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
         transfer_job_init(&job->job, TRANSFER_GATHER, gather_done);
         job->run = run;
         job->job.group = &regions->groups[plan[i].group];
-        status =
-            page_of_blocks(put, &plan[i], job->job.group, blocks[plan[i].group],
-                           block_counts[plan[i].group], first[plan[i].group], &job->job.page, err);
+        of_group = (group_blocks){.ids = blocks[plan[i].group],
+                                  .count = block_counts[plan[i].group],
+                                  .first_token = first[plan[i].group]};
+        status = page_of_blocks(put, &plan[i], job->job.group, &of_group, &job->job.page, err);
         job->job.to = plan[i].address;
         job->job.size = plan[i].size;
         job->target.group = plan[i].group;
@@ -635,12 +643,12 @@ kvarve_status kvarve_put_many(kvarve_namespace *space, kvarve_bulk_item *items, 
     kvarve_put **puts;
     kvarve_status status = check_namespace(space, "kvarve_put_many", err);
 
-    if (status == KVARVE_OK && (items == NULL || count == 0 || count > KVARVE_BULK_MAX)) {
-        status = kvarve_fail(err, KVARVE_INVALID, "put_many: %zu items, 1 .. %u", count,
-                             KVARVE_BULK_MAX);
-    }
     if (status != KVARVE_OK) {
         return status;
+    }
+    if (items == NULL || count == 0 || count > KVARVE_BULK_MAX) {
+        return kvarve_fail(err, KVARVE_INVALID, "put_many: %zu items, 1 .. %u", count,
+                           KVARVE_BULK_MAX);
     }
     puts = kvarve_allocate_array(count, sizeof(kvarve_put *));
     if (puts == NULL) {

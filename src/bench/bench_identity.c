@@ -68,30 +68,39 @@ static double append_pass(kvarve_prefix *prefix, const identity_work *work)
     return ns;
 }
 
+/* Medians in microseconds: [0] of the yardstick, [g] of keys for g groups. */
+static void run_keys(const identity_work *work, double medians[GROUPS_MOST + 1])
+{
+    double passes[GROUPS_MOST + 1][PASSES];
+
+    for (uint32_t i = 0; i < PASSES; i++) {
+        passes[0][i] = plain_pass(work);
+        for (uint32_t g = 1; g <= GROUPS_MOST; g++) {
+            passes[g][i] = key_pass(work, g);
+        }
+    }
+    for (uint32_t g = 0; g <= GROUPS_MOST; g++) {
+        medians[g] = bench_median(passes[g], PASSES) / 1000;
+    }
+}
+
 static void measure_keys(const bench_context *bench, const identity_work *work)
 {
     double plain[BENCH_RUNS_MAX];
-    double keys[GROUPS_MOST][BENCH_RUNS_MAX];
+    double one[BENCH_RUNS_MAX];
     double further[BENCH_RUNS_MAX];
 
     for (uint32_t run = 0; run < bench->runs; run++) {
-        double passes[GROUPS_MOST + 1][PASSES];
+        double medians[GROUPS_MOST + 1];
 
-        for (uint32_t i = 0; i < PASSES; i++) {
-            passes[0][i] = plain_pass(work);
-            for (uint32_t g = 0; g < GROUPS_MOST; g++) {
-                passes[g + 1][i] = key_pass(work, g + 1);
-            }
-        }
-        plain[run] = bench_median(passes[0], PASSES) / 1000;
-        for (uint32_t g = 0; g < GROUPS_MOST; g++) {
-            keys[g][run] = bench_median(passes[g + 1], PASSES) / 1000;
-        }
-        further[run] = (keys[GROUPS_MOST - 1][run] - keys[0][run]) / (GROUPS_MOST - 1);
+        run_keys(work, medians);
+        plain[run] = medians[0];
+        one[run] = medians[1];
+        further[run] = (medians[GROUPS_MOST] - medians[1]) / (GROUPS_MOST - 1);
     }
     bench_figure(bench, &(bench_value){.name = "one group",
                                        .unit = "us",
-                                       .values = keys[0],
+                                       .values = one,
                                        .yardsticks = plain,
                                        .reach = 1.5,
                                        .is_at_most = true,

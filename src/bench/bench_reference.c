@@ -75,7 +75,7 @@ static kvarve_status fill_rank(reference *work, kvarve_put *put, uint32_t rank, 
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
         if (plan[i].action == KVARVE_PAGE_COPY) {
             memcpy(plan[i].address, work->page, plan[i].size);
-            ((uint64_t *)plan[i].address)[0] = seed * 1000003 + rank * 4096 + i;
+            ((uint64_t *)plan[i].address)[0] = seed * 1000003 + (uint64_t)rank * 4096 + i;
         }
     }
     return status == KVARVE_OK ? kvarve_put_ack(put, rank, NULL, 0, work->bench->err) : status;
