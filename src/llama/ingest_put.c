@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fail.h"
+#include "kvarve/admin.h"
 #include "llama/ingest_private.h"
 
 typedef struct putting {
@@ -271,6 +272,29 @@ static kvarve_status begin(putting *to, kvarve_error *err)
                                                                    : refused(to, err);
 }
 
+/* What can never fit the cap is not begun: an open put would fill it first, and wait. */
+static kvarve_status check_cap(const putting *to, kvarve_store *store, kvarve_error *err)
+{
+    const llama_groups *groups = &to->ingest->groups;
+    kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
+    uint64_t bytes = 0;
+
+    for (int part = 0; part < LLAMA_PARTS; part++) {
+        if (has_part(to, (llama_part)part)) {
+            bytes += to->boundary->tokens * groups->token_bytes[part] +
+                     to->boundary->endpoint_bytes[part];
+        }
+    }
+    const kvarve_status status = kvarve_statistics_get(store, &statistics, err);
+    if (status == KVARVE_OK && bytes > statistics.flash_bytes_max) {
+        return kvarve_fail(err, KVARVE_NO_SPACE,
+                           "the boundary at token %" PRIu64 " was not kept: it has %" PRIu64
+                           " bytes, the store's cap is %" PRIu64,
+                           to->boundary->tokens, bytes, statistics.flash_bytes_max);
+    }
+    return status;
+}
+
 static kvarve_status store_boundary(putting *to, llama_stored *out, kvarve_error *err)
 {
     memset(to->sizes, 0, sizeof(to->sizes));
@@ -381,8 +405,11 @@ kvarve_status llama_ingest_store(llama_ingest *ingest, kvarve_store *store,
     }
     for (uint32_t i = 0; i < ingest->boundary_count && status == KVARVE_OK; i++) {
         to.boundary = &ingest->boundaries[i];
-        status = store_boundary(&to, &out->boundaries[i], err);
-        out->count = i + 1;
+        status = check_cap(&to, store, err);
+        if (status == KVARVE_OK) {
+            status = store_boundary(&to, &out->boundaries[i], err);
+            out->count = i + 1;
+        }
     }
     kvarve_namespace_release(&to.space);
     kvarve_prefix_free(to.prefix);
