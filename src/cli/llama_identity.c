@@ -105,6 +105,7 @@ static int gather(const cli_identity *options, const cli_common *common, llama_f
             .address = options->server,
             .pid = (int64_t)options->server_pid,
             .timeout_ms = SERVER_TIMEOUT_MS,
+            .key = getenv("LLAMA_API_KEY"), /* NOLINT(concurrency-mt-unsafe): one thread */
         };
         status = llama_server_facts(&server, facts, &err);
     }

@@ -29,7 +29,8 @@ typedef struct cli_identity {
      .kind = CLI_TEXT,                                                                             \
      .target = &(identity)->server,                                                                \
      .help = "Ask the running llama-server what its state depends on: http://127.0.0.1:8080 or "   \
-             "the path of its Unix socket. It must run on this machine, as this user."},           \
+             "the path of its Unix socket. It must run on this machine, as this user. An API key " \
+             "is taken from the environment, LLAMA_API_KEY."},                                     \
         {.name = "server-pid",                                                                     \
          .value = "PID",                                                                           \
          .kind = CLI_COUNT,                                                                        \

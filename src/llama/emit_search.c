@@ -25,7 +25,7 @@
 #define NAMESPACE_HEAD  "recurrent-sha256-v1:"
 #define DOCUMENT_SUFFIX ".json"
 #define HEX_LENGTH      64
-#define FOUND_MAX       256
+#define FOUND_MAX       65536 /* as many namespaces as a store has */
 
 typedef struct kept_list {
     char names[FOUND_MAX][HEX_LENGTH + 1];

@@ -31,6 +31,7 @@ static kvarve_status ask(const llama_server_options *options, const char *path, 
         .path = path,
         .timeout_ms = options->timeout_ms,
         .body_max = ANSWER_MAX,
+        .bearer = options->key,
     };
     http_answer answer = {0};
     const kvarve_status status = http_get(&request, &answer, err);
@@ -41,6 +42,11 @@ static kvarve_status ask(const llama_server_options *options, const char *path, 
     }
     *out = answer.code == 200 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
     kvarve_release(answer.body);
+    if (answer.code == 401 || answer.code == 403) {
+        return kvarve_fail(err, KVARVE_UNSUPPORTED,
+                           "%.80s wants its API key: set the environment variable LLAMA_API_KEY",
+                           options->address);
+    }
     if (answer.code == 503) {
         return kvarve_fail(err, KVARVE_UNAVAILABLE, "%.80s is still loading its model",
                            options->address);

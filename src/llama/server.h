@@ -19,6 +19,7 @@ typedef struct llama_server_options {
     const char *address; /* "http://127.0.0.1:8080", or the path of a Unix socket */
     int64_t pid;         /* 0: it is looked for by the address, among this user's processes */
     uint32_t timeout_ms; /* of one request */
+    const char *key;     /* the server's API key, or NULL */
 } llama_server_options;
 
 /*

@@ -235,6 +235,7 @@ static void test_server__odd_answers_are_refused(void **state)
     const http_script empty[] = {{"/props", 200, "{}"}};
     const http_script nonsense[] = {{"/props", 200, "no json"}};
     const http_script loading[] = {{"/props", 503, "{}"}};
+    const http_script locked[] = {{"/props", 401, "{}"}};
     const http_script changed[] = {{"/props", 200, properties},
                                    {"/lora-adapters", 200, "[{\"id\":0,\"scale\":1.0}]"}};
     llama_facts facts;
@@ -246,6 +247,8 @@ static void test_server__odd_answers_are_refused(void **state)
     assert_int_equal(ask(empty, 1, &facts, &err), KVARVE_UNSUPPORTED);
     assert_int_equal(ask(nonsense, 1, &facts, &err), KVARVE_UNSUPPORTED);
     assert_int_equal(ask(loading, 1, &facts, &err), KVARVE_UNAVAILABLE);
+    assert_int_equal(ask(locked, 1, &facts, &err), KVARVE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "LLAMA_API_KEY"));
     assert_int_equal(ask(changed, 2, &facts, &err), KVARVE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "adapters"));
 }
