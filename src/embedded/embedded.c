@@ -103,7 +103,8 @@ bool embedded_wait(embedded *host, uint64_t deadline_ns)
         return false;
     }
     if (host->posix == NULL) {
-        return store_poll(host->store); /* nothing left to run: nothing will change */
+        /* False: nothing is left to run, and nothing will change. */
+        return store_poll(host->store) || host->env.executor->pending(host->env.executor) > 0;
     }
     host->waiters++;
     condition_wait(&host->changed, &host->mutex, deadline_ns);

@@ -520,8 +520,8 @@ static void bucket_insert(chunk_bucket *bucket, store_checkpoint *checkpoint)
     bucket->lengths[bit / 64] |= UINT64_C(1) << (bit % 64);
     if (bucket->filter != NULL && 2 * (bucket->filter_used + 1) <= bucket->filter_size) {
         filter_add(bucket, checkpoint);
-    } else if (bucket->count >= FILTER_FROM) {
-        filter_rebuild(bucket);
+    } else if (bucket->filter != NULL || bucket->count >= FILTER_FROM) {
+        filter_rebuild(bucket); /* also of few: those that went fill it */
     }
 }
 

@@ -9,7 +9,8 @@
  * dropped. I2  A loaded lease pins every page's slot until it is released. I3  A page is handed out
  * sealed. Whether its bytes are right is decided by its digest, by whoever reads it, before they
  * count. I4  A deadline ends the lease's wait, never the read: the slot stays taken until the job
- * is done.
+ * is done. I5  A page that a reader of a soft lease waits for is pinned when it comes, until it was
+ * read: else whoever waits for room would take it away again, and again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@
 
 #define READS_IN_FLIGHT_BYTES                                                                      \
     (UINT64_C(64) << 20) /* of one lease: further reads wait for earlier ones */
+
+#define RESTARTS_MAX 3u /* of one load */
 
 #define NOT_SUBMITTED 1 /* a part's result: no read was tried */
 
@@ -52,6 +55,7 @@ struct store_lease {
     size_t page_count;
     size_t next_read; /* pages before this one were submitted */
     size_t awaited;
+    uint32_t restarts;
     size_t readers; /* store_lease_page_begin without end */
     bool is_released;
     bool is_listed;
@@ -449,6 +453,26 @@ static kvarve_status advance_page(lease_page *item, read_run *run)
     return KVARVE_OK;
 }
 
+/*
+ * There is no room for the next page, and no read in flight that would bring any. Pages that were
+ * in the arena already may lie so far apart that nothing fits between them: let go of all, and read
+ * them again side by side. A few times only, since it may be others who have the room.
+ */
+static bool start_over(store_lease *lease)
+{
+    if (lease->awaited > 0 || lease->readers > 0 || lease->next_read == 0 ||
+        lease->restarts == RESTARTS_MAX) {
+        return false;
+    }
+    lease->restarts++;
+    for (size_t i = 0; i < lease->page_count; i++) {
+        unpin(&lease->pages[i]);
+        room_drop_resident(lease->pages[i].page);
+    }
+    lease->next_read = 0;
+    return true;
+}
+
 /* Submit what can be read now; end the load when all is there. */
 static void advance_load(store_lease *lease)
 {
@@ -464,7 +488,7 @@ static void advance_load(store_lease *lease)
         end_load(lease, KVARVE_MISS_NOT, 0);
         return;
     }
-    run = make_run(lease->store, lease->page_count - lease->next_read + 1);
+    run = make_run(lease->store, lease->page_count + 1);
     if (run == NULL) {
         end_load(lease, KVARVE_MISS_NO_ROOM, 0);
         return;
@@ -473,6 +497,10 @@ static void advance_load(store_lease *lease)
         lease_page *item = &lease->pages[lease->next_read];
 
         status = advance_page(item, run);
+        if (status == KVARVE_BUSY && run->request.part_count == 0 && start_over(lease)) {
+            status = KVARVE_OK;
+            continue;
+        }
         if (status != KVARVE_OK) {
             group = item->group;
             break;
@@ -525,8 +553,8 @@ void lease_page_loaded(store_page *page, bool is_good)
 
         item->is_awaited = false;
         lease->awaited--;
-        if (is_good && lease->state == LEASE_LOADING) {
-            pin(item);
+        if (is_good && (lease->state == LEASE_LOADING || lease->state == LEASE_SOFT)) {
+            pin(item); /* SOFT: somebody waits for it in store_lease_page_begin */
         } else if (!is_good && lease->state == LEASE_LOADING) {
             end_load(lease, KVARVE_MISS_IO, item->group);
         }
@@ -630,6 +658,9 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
         if (!item->page->is_loading && take_slot(lease->store, item->page) == KVARVE_OK) {
             add_part(run, item->page);
         }
+        if (item->page->is_loading && !item->is_awaited) { /* I5 */
+            await_page(item);
+        }
         submit_run(run);
         return item->page->is_damaged ? KVARVE_MISS : KVARVE_BUSY;
     }
@@ -690,6 +721,9 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
         page->is_verified = false;
         lease->state = LEASE_FAILED;
         lease->miss = (kvarve_miss){.reason = KVARVE_MISS_DAMAGED, .group = source->group};
+    }
+    if (lease->state == LEASE_SOFT || lease->state == LEASE_FAILED) { /* I5 */
+        unpin(find_page(lease, page->rank, source->group, source->position));
     }
     room_page_resident(page);
     if (page->is_damaged && page->flash == FLASH_WRITTEN && page->io_count == 0 &&

@@ -154,7 +154,7 @@ void put_withdraw(store_put *put)
     }
 }
 
-void store_put_abort(store_put *put, uint32_t refusal)
+void put_abort(store_put *put, uint32_t refusal)
 {
     if (put_is_over(put) || put->is_in_commit) {
         return;
@@ -167,15 +167,28 @@ void store_put_abort(store_put *put, uint32_t refusal)
     put_end(put, KVARVE_PUT_ABORTED, (uint8_t)refusal);
 }
 
+/* What it gave back may be what others wait for. */
+void store_put_abort(store_put *put, uint32_t refusal)
+{
+    store_machine *store = put->store;
+
+    put_abort(put, refusal);
+    put_give_room(store);
+}
+
 void store_put_release(store_put *put)
 {
+    store_machine *store;
+
     if (put == NULL) {
         return;
     }
+    store = put->store;
     put->is_released = true;
     put->cookie = 0;
     if (!put_is_over(put)) {
-        store_put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY; its end frees it */
+        put_abort(put, KVARVE_REFUSED_CALLER); /* not when READY; its end frees it */
+        put_give_room(store);
     } else if (put->copies == 0 && put->page_count == 0) {
         free_put(put);
     }
@@ -244,6 +257,7 @@ void put_settle_awaited(store_machine *store)
 void put_settle_all(store_machine *store)
 {
     const uint64_t now = store_now(store);
+    bool has_ended = false;
     kvarve_link *link;
 
     put_settle_awaited(store);
@@ -256,18 +270,22 @@ void put_settle_all(store_machine *store)
             continue;
         }
         put->deadline_ns = KVARVE_NEVER;
+        has_ended = true;
         if (put->state == KVARVE_PUT_READY && put->awaited == NULL) {
             /* The requester goes; the commit goes on (design section 7). */
             put->refusal = KVARVE_REFUSED_DEADLINE;
             put->has_told_end = true;
             put_emit(put, KVARVE_EVENT_ABORTED, 0, KVARVE_MISS);
         } else if (put->state == KVARVE_PUT_WAITING) {
-            store_put_abort(put, KVARVE_REFUSED_NO_ROOM_RAM);
+            put_abort(put, KVARVE_REFUSED_NO_ROOM_RAM);
         } else if (put->awaited != NULL) {
             put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_DEADLINE);
         } else {
-            store_put_abort(put, KVARVE_REFUSED_DEADLINE);
+            put_abort(put, KVARVE_REFUSED_DEADLINE);
         }
+    }
+    if (has_ended) {
+        put_give_room(store);
     }
 }
 
@@ -476,7 +494,7 @@ static kvarve_status list_and_stage(store_put *put, const kvarve_prefix *prefix,
         return status;
     }
     if (put->drops_on_wait && has_foreign_copy(put)) {
-        store_put_abort(put, KVARVE_REFUSED_WAIT);
+        put_abort(put, KVARVE_REFUSED_WAIT);
         return KVARVE_OK;
     }
     for (uint32_t rank = 0; rank < put->parts[0].space->rank_count; rank++) {

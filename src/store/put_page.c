@@ -74,7 +74,7 @@ void put_page_changed(store_page *page)
             kvarve_list_append(&page->watchers, link);
         }
         if (page->is_damaged) {
-            store_put_abort(put, KVARVE_REFUSED_IO);
+            put_abort(put, KVARVE_REFUSED_IO);
         } else {
             put_advance(put);
         }
@@ -242,7 +242,7 @@ static void reject_page(store_page *page)
 
     page->state = PAGE_COPYING;
     if (owner != NULL) {
-        store_put_abort(owner, KVARVE_REFUSED_RANK_FAILED);
+        put_abort(owner, KVARVE_REFUSED_RANK_FAILED);
     } else { /* it is gone already */
         hand_over(page, NULL);
     }
@@ -271,6 +271,7 @@ static void hash_done(kvarve_job *job)
     page_unhold(page);
     kvarve_release(hash);
     put_flush(store);
+    put_give_room(store);
 }
 
 void page_filled(store_page *page, const page_digest *digest)

@@ -32,7 +32,10 @@ void put_abandon_page(put_page *item);
 bool put_is_over(const store_put *put);
 void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status);
 void put_end(store_put *put, uint8_t state,
-             uint8_t refusal);     /* may free it, if the caller let go */
+             uint8_t refusal); /* may free it, if the caller let go */
+/* As store_put_abort, but others that wait for room are not looked at: the caller does that, when
+ * it has no put in its hands. */
+void put_abort(store_put *put, uint32_t refusal);
 void put_withdraw(store_put *put); /* take a published checkpoint back whose bytes were lost */
 
 /* put_room.c */

@@ -215,7 +215,9 @@ kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group
 
 void store_put_copy_end(store_put *put, const store_target *target, const page_digest *digest)
 {
+    store_machine *store = put->store;
     store_page *page = target->page;
+    const bool was_over = put_is_over(put);
 
     if (page == NULL) {
         return;
@@ -229,6 +231,9 @@ void store_put_copy_end(store_put *put, const store_target *target, const page_d
         page->has_digest = true;
     }
     put_copies_ended(put);
+    if (was_over) { /* the slot it was copied into is free now */
+        put_give_room(store);
+    }
 }
 
 /* --- ack --- */

@@ -197,14 +197,14 @@ static bool try_room(store_put *put)
     }
     kvarve_list_remove(&put->queue);
     if (answer == ROOM_NEVER) {
-        store_put_abort(put, refusal);
+        put_abort(put, refusal);
         return true;
     }
     put->state = KVARVE_PUT_STAGED;
     return true;
 }
 
-/* I2: in order of age, and no further than the first that must wait. */
+/* I2: in order of age, and no further than the first that must wait. Then loads. */
 void put_give_room(store_machine *store)
 {
     if (store->is_giving_room) {
@@ -223,6 +223,7 @@ void put_give_room(store_machine *store)
         }
     }
     store->is_giving_room = false;
+    lease_settle_all(store); /* loads wait for room as well */
 }
 
 static void enter_waiting_room(store_put *put)

@@ -178,7 +178,7 @@ void store_shut_down(store_machine *store)
         store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
 
         link = link->next;
-        store_put_abort(put, KVARVE_REFUSED_CLOSED); /* not what is READY */
+        put_abort(put, KVARVE_REFUSED_CLOSED); /* not what is READY */
     }
     lease_settle_all(store);
     commit_start(store);
