@@ -323,6 +323,10 @@ static kvarve_status enter_database(kvarve_index *index, kvarve_error *err)
     if (status != KVARVE_OK) {
         return status;
     }
+    if (is_new && index->is_expected) {
+        return kvarve_fail(err, KVARVE_CORRUPT, "the index in %s is lost (kvarve rebuild)",
+                           index->vfs.directory);
+    }
     if (is_new && index->is_read_only) {
         return KVARVE_MISS;
     }
@@ -404,7 +408,7 @@ kvarve_status index_open(const kvarve_env *env, const char *directory, const ind
     if (sqlite3_threadsafe() == 0) {
         return kvarve_fail(err, KVARVE_UNSUPPORTED, "this SQLite was built without threads");
     }
-    if (options->is_read_only) {
+    if (options->is_read_only && !options->is_expected) {
         status = check_present(env, directory, err);
     }
     if (status != KVARVE_OK) {
@@ -416,6 +420,7 @@ kvarve_status index_open(const kvarve_env *env, const char *directory, const ind
     }
     index->magic = INDEX_MAGIC;
     index->is_read_only = options->is_read_only;
+    index->is_expected = options->is_expected;
     index_set_limits(index, INDEX_CHECKPOINT_FRAMES, options->log_bytes_max);
     if (index_vfs_init(&index->vfs, env, directory, options->is_read_only) != SQLITE_OK) {
         kvarve_release(index);

@@ -30,7 +30,8 @@ typedef struct kvarve_index kvarve_index;
 typedef struct index_options {
     uint64_t log_bytes_max; /* hard cap of the log, 1 MiB or more: at the cap a truncating
                                checkpoint is made before the next commit */
-    bool is_read_only;      /* transactions are asserted not to come; no file is changed or made */
+    bool is_expected;  /* there must be one: KVARVE_CORRUPT, and nothing is made, when it is gone */
+    bool is_read_only; /* transactions are asserted not to come; no file is changed or made */
 } index_options;
 
 /*

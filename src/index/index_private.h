@@ -40,6 +40,7 @@ struct kvarve_index {
     sqlite3 *database;
     sqlite3_stmt *statements[INDEX_STATEMENT_COUNT];
     bool is_read_only;
+    bool is_expected;
     uint64_t log_bytes_max;
     uint32_t checkpoint_frames; /* a log of this many is copied into the database */
     uint64_t frames;            /* in the log and perhaps not yet in the database */

@@ -413,9 +413,12 @@ static kvarve_status read_recency(void *context, uint64_t checkpoint, uint64_t u
     return KVARVE_OK;
 }
 
-static kvarve_status open_index(store_machine *store, kvarve_error *err)
+/* `is_expected`: segments are there, so an index must be, or what they hold would be written over.
+ */
+static kvarve_status open_index(store_machine *store, bool is_expected, kvarve_error *err)
 {
     const index_options options = {.log_bytes_max = room_log_bytes_max(store),
+                                   .is_expected = is_expected,
                                    .is_read_only = store->is_read_only};
     kvarve_status status = index_open(&store->env, store->directory, &options, &store->index, err);
 
@@ -620,7 +623,7 @@ static kvarve_status rebuild_index(store_machine *store, const store_file *file,
         status = index_remove(&store->env, store->directory, err);
     }
     if (status == KVARVE_OK) {
-        status = open_index(store, err);
+        status = open_index(store, false, err);
     }
     if (status != KVARVE_OK) {
         free_rebuild(all);
@@ -705,13 +708,15 @@ static void make_reserve(store_machine *store)
 static kvarve_status open_parts(store_machine *store, store_file *file, rebuild **out,
                                 kvarve_error *err)
 {
+    segment_counters segments = {0};
     kvarve_status status = open_segments(store, file, err);
 
     if (status == KVARVE_OK) {
         status = open_documents(store, err);
     }
     if (status == KVARVE_OK && !has_flag(store, KVARVE_OPEN_REBUILD)) {
-        status = open_index(store, err);
+        segment_count(store->segments, &segments);
+        status = open_index(store, segments.file_count > 0, err);
         status = status == KVARVE_OK ? load_index(store, file, err) : status;
     }
     if (status == KVARVE_OK) {
