@@ -137,7 +137,7 @@ const scenario scenarios[] = {
      .item_count = COUNT(large_items),
      .prepare = {{STEP_PUT, 1, 0}, {STEP_PUT, 2, 0}},
      .steps = {{STEP_PUT, 3, 0}, {STEP_PUT, 4, 0}, {STEP_PUT, 5, 0}, {STEP_PUT, 6, 0}},
-     .limits = {.flash_bytes_max = UINT64_C(3) << 20, .arena_bytes = UINT64_C(1) << 20},
+     .limits = {.flash_bytes_max = UINT64_C(2) << 20, .arena_bytes = UINT64_C(1) << 20},
      .evicts = true,
      .changes = 30,
      .calls = 40},
@@ -188,9 +188,8 @@ static uint64_t count_evictions(const session *open)
 {
     kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
 
-    return kvarve_statistics_get(open->store, &statistics, NULL) == KVARVE_OK
-               ? statistics.evictions
-               : 0;
+    return kvarve_statistics_get(open->store, &statistics, NULL) == KVARVE_OK ? statistics.evictions
+                                                                              : 0;
 }
 
 /* Anything may have gone to make room. */
@@ -430,7 +429,9 @@ void stage_run(stage *of, const world_plan *plan, bool is_quiet, run_result *out
     world_set_plan(of->world, plan);
     world_reserve(of->world, UINT64_C(8) << 20);
     blocks = kvarve_allocated_blocks();
+    kvarve_allocate_set_hook(of->hook, of->hook_context);
     run_steps(&at, of->of->steps);
+    kvarve_allocate_set_hook(NULL, NULL);
     if (out->broken == NULL) {
         out->broken = find_leak(of->world, blocks);
     }

@@ -10,6 +10,7 @@
 #ifndef KVARVE_TESTS_STORE_SCENARIO_H
 #define KVARVE_TESTS_STORE_SCENARIO_H
 
+#include "base/alloc.h"
 #include "crash/store_model.h"
 
 typedef enum step_kind {
@@ -57,7 +58,9 @@ typedef struct stage {
     const scenario *of;
     sim_world *world;
     world_snapshot *prepared;
-    model known; /* what the prepared store holds */
+    model known;               /* what the prepared store holds */
+    kvarve_allocate_hook hook; /* while a run runs; NULL: none */
+    void *hook_context;
 } stage;
 
 /* Fails the test when the quiet run does not do what it should. */
