@@ -272,7 +272,7 @@ static void finish_commit(store_commit *commit, bool is_durable)
     put_settle_awaited(store);
     room_limit_checkpoints(store);
     put_give_room(store);
-    commit_start(store);
+    store->wants_commit = true; /* for commit_start: it called this, or store_poll calls it next */
 }
 
 /* Before anything was submitted: as if it had not begun; the puts queue again. */
@@ -472,6 +472,18 @@ static bool lacks_document(const put_part *part)
     return part->space != NULL && !part->space->is_document_kept && part->space->document != NULL;
 }
 
+static int write_documents_of(const store_put *put)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < 2 && result == 0; i++) {
+        if (lacks_document(&put->parts[i])) {
+            result = write_document(put->store, put->parts[i].space);
+        }
+    }
+    return result;
+}
+
 static void run_documents(kvarve_job *job)
 {
     document_job *documents = KVARVE_LIST_ITEM(job, document_job, job);
@@ -481,13 +493,18 @@ static void run_documents(kvarve_job *job)
     if (commit->record_count > 0 && !commit->store->is_epoch_kept) {
         documents->result = epoch_keep(commit->store);
     }
-    KVARVE_LIST_FOREACH (link, &documents->commit->puts) {
-        store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
+    KVARVE_LIST_FOREACH (link, &commit->puts) {
+        if (documents->result == 0) {
+            documents->result = write_documents_of(KVARVE_LIST_ITEM(link, store_put, queue));
+        }
+    }
+}
 
-        for (size_t i = 0; i < 2 && documents->result == 0; i++) {
-            if (lacks_document(&put->parts[i])) {
-                documents->result = write_document(documents->commit->store, put->parts[i].space);
-            }
+static void note_documents_of(const store_put *put)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (lacks_document(&put->parts[i])) {
+            put->parts[i].space->is_document_kept = true;
         }
     }
 }
@@ -503,13 +520,7 @@ static void documents_done(kvarve_job *job)
     }
     commit->store->is_epoch_kept = commit->store->is_epoch_kept || commit->record_count > 0;
     KVARVE_LIST_FOREACH (link, &commit->puts) {
-        store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
-
-        for (size_t i = 0; i < 2; i++) {
-            if (lacks_document(&put->parts[i])) {
-                put->parts[i].space->is_document_kept = true;
-            }
-        }
+        note_documents_of(KVARVE_LIST_ITEM(link, store_put, queue));
     }
     submit_headers(commit);
 }
@@ -639,23 +650,37 @@ static kvarve_status begin_commit(store_machine *store, bool has_puts)
     return KVARVE_OK;
 }
 
-void commit_start(store_machine *store)
+static void start_one(store_machine *store)
 {
     kvarve_status status;
 
-    if (store->commit != NULL || store->is_read_only || !has_work(store)) {
-        return;
-    }
     if (store->is_failed) {
         refuse_queue(store, KVARVE_REFUSED_FAILED);
         return;
     }
     status = begin_commit(store, true);
     if (status == KVARVE_NO_SPACE && room_evict_record(store)) {
-        status = begin_commit(store, false); /* its end calls again */
+        status = begin_commit(store, false); /* its end asks for the next */
     }
     if (status != KVARVE_OK && status != KVARVE_BUSY) { /* BUSY: grow_done calls again */
         refuse_queue(store, status == KVARVE_NO_SPACE ? KVARVE_REFUSED_NO_ROOM_FLASH
                                                       : KVARVE_REFUSED_LIMIT);
     }
+}
+
+/* A commit may end while it is begun, and its end calls here through the puts: then the call that
+ * runs already goes on, and no stack grows. */
+void commit_start(store_machine *store)
+{
+    store->wants_commit = true;
+    if (store->is_starting_commit) {
+        return;
+    }
+    store->is_starting_commit = true;
+    while (store->wants_commit && store->commit == NULL && !store->is_read_only &&
+           has_work(store)) {
+        store->wants_commit = false;
+        start_one(store);
+    }
+    store->is_starting_commit = false;
 }

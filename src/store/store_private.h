@@ -316,7 +316,7 @@ struct store_machine {
     kvarve_list tombstones_pending;
     uint64_t damaged_pages;
     uint64_t soonest_deadline_ns; /* no put or load has an earlier one */
-    bool has_repaired; /* a put wrote a damaged page again, or is about to */
+    bool has_repaired;            /* a put wrote a damaged page again, or is about to */
 
     uint64_t next_sequence;
     uint64_t next_page;
@@ -363,6 +363,8 @@ struct store_machine {
     uint64_t growth_retry_ns;
     bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
     bool wants_transaction;   /* drops should become durable without a put */
+    bool wants_commit;        /* commit_start was called, or a commit has ended */
+    bool is_starting_commit;  /* commit_start runs, and will look at wants_commit again */
     bool is_commit_blocked;   /* the last transaction had no room: what was evicted is not free */
     uint64_t commit_retry_ns;
     segment_request grow_request;
