@@ -1,0 +1,11 @@
+# Run PROGRAM on a new folder, and once more on what it left: the second run finds all of it stored.
+file(REMOVE_RECURSE ${FOLDER})
+get_filename_component(parent ${FOLDER} DIRECTORY)
+file(MAKE_DIRECTORY ${parent})
+foreach(run 1 2)
+  execute_process(COMMAND ${WRAPPER} ${PROGRAM} ${FOLDER} RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "run ${run} of ${PROGRAM}: ${result}")
+  endif()
+endforeach()
+file(REMOVE_RECURSE ${FOLDER})
