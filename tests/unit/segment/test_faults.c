@@ -471,11 +471,15 @@ static void test_faults__a_file_that_cannot_be_removed_stays_usable(void **unuse
     sim_world *world = sample_world(1);
     page_place places[PAGES];
     segment_set *set = open_with_pages(world, places);
+    uint64_t hollow_slots;
     uint64_t free_slots;
     uint64_t bytes = 1;
     page_place place;
 
     (void)unused;
+    assert_int_equal(sample_trim(world, set, &bytes), KVARVE_OK);
+    hollow_slots = segment_hollow_slots(set, SAMPLE_SLOT);
+    assert_true(hollow_slots > 0);
     for (size_t i = 0; i < PAGES; i++) {
         segment_free(set, places[i]);
     }
@@ -484,6 +488,7 @@ static void test_faults__a_file_that_cannot_be_removed_stays_usable(void **unuse
     assert_int_equal(sample_trim(world, set, &bytes), KVARVE_IO);
     assert_int_equal(bytes, 0);
     assert_int_equal(segment_free_slots(set, SAMPLE_SLOT), free_slots);
+    assert_int_equal(segment_hollow_slots(set, SAMPLE_SLOT), hollow_slots);
     assert_int_equal(segment_reserve(set, SAMPLE_SLOT, 1, &place), KVARVE_OK);
     segment_free(set, place);
     assert_int_equal(sample_trim(world, set, &bytes), KVARVE_OK);

@@ -808,13 +808,17 @@ static void test_segment__a_file_is_not_removed_while_it_gets_its_space_again(vo
 
 static void test_segment__a_full_disk_leaves_slots_hollow(void **unused)
 {
+    const world_plan watch = {
+        .fault_step = WORLD_NEVER, .cut_change = WORLD_NEVER, .fault_ops = WORLD_OP_PUNCH};
     fixture f = begin_hollow();
 
     (void)unused;
+    world_set_plan(f.world, &watch);
     world_set_capacity(f.world, world_used_bytes(f.world) + 5 * SAMPLE_SLOT);
     assert_int_equal(sample_grow(f.world, f.set, SAMPLE_SLOT, UINT64_MAX), KVARVE_NO_SPACE);
     assert_int_equal(segment_free_slots(f.set, SAMPLE_SLOT), 4); /* the run that had room */
     assert_int_equal(segment_hollow_slots(f.set, SAMPLE_SLOT), 3);
+    assert_int_equal(world_observe(f.world).steps, 1); /* A part of a run is given back. */
     assert_bytes_are_right(&f);
     world_set_capacity(f.world, UINT64_MAX);
     assert_int_equal(sample_grow(f.world, f.set, SAMPLE_SLOT, UINT64_MAX), KVARVE_OK);

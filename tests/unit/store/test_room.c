@@ -40,15 +40,13 @@ static const engine_layout layout_parts = {
     .ranks = 1,
     .group_count = 2,
     .groups = {{.page_class = KVARVE_CLASS_PREFIX, .span_tokens = 1, .page_bytes = 200 << 10},
-               {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 64 << 10}}};
+               {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 1 << 20}}};
 
-static const engine_layout layout_prefix = {.identity = "{\"model\":\"prefix\"}",
-                                            .ranks = 1,
-                                            .group_count = 1,
-                                            .groups = {{.page_class = KVARVE_CLASS_PREFIX,
-                                                        .flags = KVARVE_GROUP_ROWS,
-                                                        .span_tokens = 4096,
-                                                        .page_bytes = 4096}}};
+static const engine_layout layout_prefix = {
+    .identity = "{\"model\":\"prefix\"}",
+    .ranks = 1,
+    .group_count = 1,
+    .groups = {{.page_class = KVARVE_CLASS_PREFIX, .span_tokens = 1, .page_bytes = 4096}}};
 
 typedef struct fixture {
     sim_world *world;
@@ -346,16 +344,16 @@ static void test_room__what_can_never_fit_evicts_nothing(void **state)
 
     (void)fill(f, &f->a);
     before = statistics(f);
-    /* Each size of its pages fits, both together do not. */
-    for (uint64_t tokens = 82; tokens >= 75; tokens -= 7) {
-        assert_int_equal(put_tokens(f, &f->parts, ++f->last, tokens), KVARVE_PUT_ABORTED);
-    }
+    assert_int_equal(put_tokens(f, &f->parts, ++f->last, 82), KVARVE_PUT_ABORTED);
+    /* 12.9 MiB of one size fit, and 1 MiB of another does, but not both. */
+    assert_int_equal(put_tokens(f, &f->parts, ++f->last, 66), KVARVE_PUT_ABORTED);
     assert_int_equal(statistics(f).evictions, before.evictions);
     assert_int_equal(statistics(f).checkpoints, before.checkpoints);
     assert_int_equal(statistics(f).refusals[KVARVE_REFUSED_NO_ROOM_FLASH] +
                          statistics(f).refusals[KVARVE_REFUSED_TOO_LARGE],
                      before.puts_aborted + 2);
     put_many(f, &f->a, 10);
+    assert_int_equal(put_tokens(f, &f->parts, ++f->last, 60), KVARVE_PUT_DURABLE);
 }
 
 static void test_room__a_large_put_that_fits_makes_its_room(void **state)
