@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvarve/admin.h>
-#include <kvarve/checkpoint.h>
+#include "kvarve/admin.h"
+#include "kvarve/checkpoint.h"
 
 #define SPAN       32u   /* tokens a page */
 #define PAGE_BYTES 8192u /* of one page of one layer group */

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvarve/admin.h>
-#include <kvarve/checkpoint.h>
+#include "kvarve/admin.h"
+#include "kvarve/checkpoint.h"
 
 #define RANKS        2u
 #define LAYERS       3u

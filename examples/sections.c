@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvarve/admin.h>
-#include <kvarve/checkpoint.h>
+#include "kvarve/admin.h"
+#include "kvarve/checkpoint.h"
 
 #define PROMPT_TOKENS 1000u
 #define MORE_TOKENS   1200u /* the next turn: the prompt and 200 tokens more */

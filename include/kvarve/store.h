@@ -110,8 +110,8 @@ typedef struct kvarve_event {
     uint64_t cookie; /* of the put or lease */
 } kvarve_event;
 
-/* A descriptor that is readable while there are events, for poll and epoll. Owned by the store. -1 in
- * a forked child. */
+/* A descriptor that is readable while there are events, for poll and epoll. Owned by the store. -1
+ * in a forked child. */
 KVARVE_API int kvarve_event_fd(const kvarve_store *store);
 
 /*
