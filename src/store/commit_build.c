@@ -309,20 +309,25 @@ static uint64_t parent_number(const store_put *put)
     return parent == NULL ? 0 : parent->number;
 }
 
+/* What the put adds in one space, if that is not there already. */
+static bool add_part(store_commit *commit, const put_part *part, uint64_t parent)
+{
+    if (part->checkpoint == NULL || part->is_present) {
+        return true;
+    }
+    part->checkpoint->parent = parent;
+    return add_checkpoint(commit, part->checkpoint);
+}
+
 bool build_add_put(store_commit *commit, store_put *put)
 {
-    for (size_t i = 0; i < 2; i++) {
-        put_part *part = &put->parts[i];
+    const put_part *parts = put->parts;
 
-        if (part->checkpoint != NULL && !part->is_present) {
-            part->checkpoint->parent = i == 0 ? parent_number(put) : 0;
-            if (!add_checkpoint(commit, part->checkpoint)) {
-                return false;
-            }
-            if (i == 1) {
-                name_companion(commit, put->parts[0].checkpoint, part->checkpoint);
-            }
-        }
+    if (!add_part(commit, &parts[0], parent_number(put)) || !add_part(commit, &parts[1], 0)) {
+        return false;
+    }
+    if (parts[1].checkpoint != NULL && !parts[1].is_present) {
+        name_companion(commit, parts[0].checkpoint, parts[1].checkpoint);
     }
     for (size_t i = 0; i < put->page_count; i++) { /* repaired pages of a known checkpoint */
         if (put->pages[i]->page->references > 0 && !add_page(commit, put->pages[i]->page)) {

@@ -106,31 +106,35 @@ static int compare_pages(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
+/* The pages of the checkpoint and spans of one space. */
+static void list_half(store_lease *lease, uint32_t half)
+{
+    const store_checkpoint *checkpoint = half == 0 ? lease->checkpoint : lease->companion;
+
+    for (const store_span *at = lease->spans[half]; at != NULL; at = at->parent) {
+        for (uint32_t i = 0; i < at->page_count; i++) {
+            list_page(lease, at->pages[i], half);
+        }
+    }
+    for (uint32_t i = 0; checkpoint != NULL && i < checkpoint->page_count; i++) {
+        list_page(lease, checkpoint->pages[i], half);
+    }
+}
+
 static kvarve_status list_pages(store_lease *lease, kvarve_error *err)
 {
-    const store_checkpoint *halves[2] = {lease->checkpoint, lease->companion};
-    size_t count = 0;
+    const size_t count = count_pages(lease->checkpoint, lease->spans[0]) +
+                         count_pages(lease->companion, lease->spans[1]);
 
     if (lease->is_listed) {
         return KVARVE_OK;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        count += count_pages(halves[i], lease->spans[i]);
     }
     lease->pages = kvarve_allocate_array(count + 1, sizeof *lease->pages);
     if (lease->pages == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "lease: a list of %zu pages", count);
     }
-    for (uint32_t half = 0; half < 2; half++) {
-        for (const store_span *at = lease->spans[half]; at != NULL; at = at->parent) {
-            for (uint32_t i = 0; i < at->page_count; i++) {
-                list_page(lease, at->pages[i], half);
-            }
-        }
-        for (uint32_t i = 0; halves[half] != NULL && i < halves[half]->page_count; i++) {
-            list_page(lease, halves[half]->pages[i], half);
-        }
-    }
+    list_half(lease, 0);
+    list_half(lease, 1);
     KVARVE_ASSERT(lease->page_count == count);
     qsort(lease->pages, count, sizeof *lease->pages, compare_pages);
     for (size_t i = 0; i < count; i++) {
@@ -341,18 +345,30 @@ static void finish_read(store_page *page, int result)
     page_unhold(page);
 }
 
+static void finish_run(read_run *run)
+{
+    for (size_t i = 0; i < run->request.part_count; i++) {
+        finish_read(run->parts[i].context, run->parts[i].result);
+    }
+    kvarve_release(run->parts);
+    kvarve_release(run);
+}
+
+/* Slots are free again: loads come first, then puts. */
+static void share_room(store_machine *store)
+{
+    (void)lease_settle_all(store);
+    put_give_room(store);
+}
+
 static void read_done(segment_request *request, void *context)
 {
     read_run *run = context;
     store_machine *store = run->store;
 
-    for (size_t i = 0; i < request->part_count; i++) {
-        finish_read(run->parts[i].context, run->parts[i].result);
-    }
-    kvarve_release(run->parts);
-    kvarve_release(run);
-    lease_settle_all(store);
-    put_give_room(store);
+    (void)request;
+    finish_run(run);
+    share_room(store);
 }
 
 static read_run *make_run(store_machine *store, size_t parts_max)
@@ -398,20 +414,20 @@ static void add_part(read_run *run, store_page *page)
                        .context = page};
 }
 
-static void submit_run(read_run *run)
+/* True: it could not be submitted and is over; the caller shares the room that this leaves. */
+static bool submit_run(read_run *run)
 {
-    if (run->request.part_count == 0) {
-        kvarve_release(run->parts);
-        kvarve_release(run);
-        return;
-    }
+    const bool is_empty = run->request.part_count == 0;
+
     run->request.parts = run->parts;
-    if (segment_read(run->store->segments, &run->request, NULL) != KVARVE_OK) {
-        for (size_t i = 0; i < run->request.part_count; i++) {
-            run->parts[i].result = NOT_SUBMITTED;
-        }
-        read_done(&run->request, run);
+    if (!is_empty && segment_read(run->store->segments, &run->request, NULL) == KVARVE_OK) {
+        return false;
     }
+    for (size_t i = 0; i < run->request.part_count; i++) {
+        run->parts[i].result = NOT_SUBMITTED;
+    }
+    finish_run(run);
+    return !is_empty;
 }
 
 static void await_page(lease_page *item)
@@ -473,25 +489,22 @@ static bool start_over(store_lease *lease)
     return true;
 }
 
-/* Submit what can be read now; end the load when all is there. */
-static void advance_load(store_lease *lease)
+/* Submit what can be read now; end the load when all is there. True: as of submit_run. */
+static bool advance_load(store_lease *lease)
 {
     read_run *run;
     kvarve_status status = KVARVE_OK;
     uint64_t bytes = 0;
     uint32_t group = 0;
 
-    if (lease->state != LEASE_LOADING) {
-        return;
-    }
     if (lease->awaited == 0 && lease->next_read == lease->page_count) {
         end_load(lease, KVARVE_MISS_NOT, 0);
-        return;
+        return false;
     }
     run = make_run(lease->store, lease->page_count + 1);
     if (run == NULL) {
         end_load(lease, KVARVE_MISS_NO_ROOM, 0);
-        return;
+        return false;
     }
     while (lease->next_read < lease->page_count && bytes < READS_IN_FLIGHT_BYTES) {
         lease_page *item = &lease->pages[lease->next_read];
@@ -513,7 +526,7 @@ static void advance_load(store_lease *lease)
     } else if (lease->awaited == 0 && lease->next_read == lease->page_count) {
         end_load(lease, KVARVE_MISS_NOT, 0);
     }
-    submit_run(run);
+    return submit_run(run);
 }
 
 kvarve_status store_lease_load(store_lease *lease, uint32_t timeout_ms, kvarve_error *err)
@@ -530,7 +543,9 @@ kvarve_status store_lease_load(store_lease *lease, uint32_t timeout_ms, kvarve_e
     lease->state = LEASE_LOADING;
     lease->deadline_ns = deadline_after(lease->store, timeout_ms);
     lease->started_ns = store_now(lease->store);
-    advance_load(lease);
+    if (advance_load(lease)) {
+        share_room(lease->store);
+    }
     return KVARVE_OK;
 }
 
@@ -561,15 +576,15 @@ void lease_page_loaded(store_page *page, bool is_good)
     }
 }
 
-void lease_settle_all(store_machine *store)
+bool lease_settle_all(store_machine *store)
 {
     const uint64_t now = store_now(store);
-    kvarve_link *link = store->leases.next;
+    bool has_freed = false;
+    kvarve_link *link;
 
-    while (link != &store->leases) {
+    KVARVE_LIST_FOREACH (link, &store->leases) {
         store_lease *lease = KVARVE_LIST_ITEM(link, store_lease, link);
 
-        link = link->next;
         if (lease->state != LEASE_LOADING) {
             continue;
         }
@@ -578,9 +593,10 @@ void lease_settle_all(store_machine *store)
         } else if (lease->deadline_ns <= now) {
             end_load(lease, lease->awaited > 0 ? KVARVE_MISS_DEADLINE : KVARVE_MISS_NO_ROOM, 0);
         } else if (lease->awaited == 0 || lease->next_read < lease->page_count) {
-            advance_load(lease);
+            has_freed = advance_load(lease) || has_freed;
         }
     }
+    return has_freed;
 }
 
 uint64_t lease_next_deadline(const store_machine *store)
@@ -618,7 +634,7 @@ static void describe_source(const lease_page *item, store_source *out)
     const bool has_span = group->page_class <= KVARVE_CLASS_WINDOW;
 
     *out = (store_source){
-        .page = (void *)(uintptr_t)page,
+        .page = item->page,
         .digest = page->digest,
         .size = page->size,
         .group = item->group,
@@ -661,7 +677,9 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
         if (item->page->is_loading && !item->is_awaited) { /* I5 */
             await_page(item);
         }
-        submit_run(run);
+        if (submit_run(run)) {
+            share_room(lease->store);
+        }
         return item->page->is_damaged ? KVARVE_MISS : KVARVE_BUSY;
     }
     describe_source(item, out);
@@ -671,6 +689,22 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
     page_hold(item->page);
     lease->readers++;
     return KVARVE_OK;
+}
+
+/* Add a page that is not in the arena. False: it is damaged, or has no room. */
+static bool add_if_absent(read_run *run, store_page *page)
+{
+    if (page->is_damaged) {
+        return false;
+    }
+    if (page->slot != ARENA_NONE) {
+        return true;
+    }
+    if (take_slot(run->store, page) != KVARVE_OK) {
+        return false;
+    }
+    add_part(run, page);
+    return true;
 }
 
 void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
@@ -684,21 +718,18 @@ void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, u
     }
     count = kvarve_min_u64(count, lease->page_count);
     run = make_run(lease->store, (size_t)count + 1);
-    for (uint64_t i = 0; i < count && run != NULL; i++) {
-        lease_page *item = find_page(lease, rank, group, position + i);
+    if (run == NULL) {
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const lease_page *item = find_page(lease, rank, group, position + i);
 
-        if (item == NULL || item->page->is_damaged) {
+        if (item == NULL || !add_if_absent(run, item->page)) {
             break;
         }
-        if (item->page->slot == ARENA_NONE) {
-            if (take_slot(lease->store, item->page) != KVARVE_OK) {
-                break;
-            }
-            add_part(run, item->page);
-        }
     }
-    if (run != NULL) {
-        submit_run(run);
+    if (submit_run(run)) {
+        share_room(lease->store);
     }
 }
 
@@ -738,7 +769,7 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
     }
 }
 
-kvarve_status store_lease_extent(const store_lease *lease, uint32_t rank, uint32_t group,
+kvarve_status store_lease_extent(store_lease *lease, uint32_t rank, uint32_t group,
                                  uint64_t *out_first, uint64_t *out_pages, uint64_t *out_bytes,
                                  kvarve_error *err)
 {
@@ -748,8 +779,7 @@ kvarve_status store_lease_extent(const store_lease *lease, uint32_t rank, uint32
     uint64_t bytes = 0;
 
     if (status == KVARVE_OK) {
-        status =
-            list_pages((store_lease *)(uintptr_t)lease, err); /* what it lists was fixed at find */
+        status = list_pages(lease, err); /* what it lists was fixed at find */
     }
     if (status != KVARVE_OK) {
         return status;

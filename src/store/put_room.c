@@ -128,19 +128,14 @@ static bool could_fit_flash(const store_put *put)
 
 static room_answer take_places(store_put *put)
 {
-    if (!could_fit_flash(put)) {
-        return ROOM_NEVER;
-    }
-    for (size_t i = 0; i < put->page_count; i++) {
-        if (needs_place(put, put->pages[i], 0)) {
-            const room_answer answer = take_class(put, slot_class(put->pages[i]->page));
+    room_answer answer = could_fit_flash(put) ? ROOM_YES : ROOM_NEVER;
 
-            if (answer != ROOM_YES) {
-                return answer;
-            }
+    for (size_t i = 0; i < put->page_count && answer == ROOM_YES; i++) {
+        if (needs_place(put, put->pages[i], 0)) {
+            answer = take_class(put, slot_class(put->pages[i]->page));
         }
     }
-    return ROOM_YES;
+    return answer;
 }
 
 /* Could the arena ever hold what this put copies at once? */
@@ -204,12 +199,9 @@ static bool try_room(store_put *put)
     return true;
 }
 
-/* I2: in order of age, and no further than the first that must wait. Then loads. */
-void put_give_room(store_machine *store)
+/* I2: in order of age, and no further than the first that must wait. */
+static void serve_waiting_room(store_machine *store)
 {
-    if (store->is_giving_room) {
-        return;
-    }
     store->is_giving_room = true;
     while (!kvarve_list_is_empty(&store->waiting_room)) {
         store_put *put = KVARVE_LIST_ITEM(store->waiting_room.next, store_put, queue);
@@ -223,7 +215,17 @@ void put_give_room(store_machine *store)
         }
     }
     store->is_giving_room = false;
-    lease_settle_all(store); /* loads wait for room as well */
+}
+
+/* Puts, then loads, which wait for room as well. */
+void put_give_room(store_machine *store)
+{
+    if (store->is_giving_room) {
+        return;
+    }
+    do {
+        serve_waiting_room(store);
+    } while (lease_settle_all(store));
 }
 
 static void enter_waiting_room(store_put *put)

@@ -225,8 +225,8 @@ static bool is_victim(const store_checkpoint *candidate)
            (companion == NULL || (companion->leases == 0 && !companion->is_queued));
 }
 
-/* Drop the least recently used checkpoint. False: none may go. */
-static bool evict_one(store_machine *store)
+/* The least recently used checkpoint that may go; or NULL. */
+static store_checkpoint *next_victim(const store_machine *store)
 {
     kvarve_link *link;
 
@@ -234,17 +234,26 @@ static bool evict_one(store_machine *store)
         store_checkpoint *candidate = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
 
         if (is_victim(candidate)) {
-            const uint64_t before = store->by_id.count;
-
-            catalog_drop(store, candidate);
-            if (store->by_id.count == before) {
-                return false; /* no memory to note it */
-            }
-            store->statistics.evictions++;
-            return true;
+            return candidate;
         }
     }
-    return false;
+    return NULL;
+}
+
+/* Drop the least recently used checkpoint. False: none may go, or no memory to note it. */
+static bool evict_one(store_machine *store)
+{
+    store_checkpoint *victim = next_victim(store);
+    const uint64_t before = store->by_id.count;
+
+    if (victim != NULL) {
+        catalog_drop(store, victim);
+    }
+    if (store->by_id.count == before) {
+        return false;
+    }
+    store->statistics.evictions++;
+    return true;
 }
 
 /* Slots of this class that the next transaction will free. */

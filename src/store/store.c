@@ -124,14 +124,15 @@ kvarve_status store_open(const kvarve_env *env, const char *directory,
 bool store_poll(store_machine *store)
 {
     const bool has_done = store->env.executor->poll(store->env.executor);
+    bool has_freed;
 
     if (segment_is_failed(store->segments) ||
         (store->index != NULL && index_is_failed(store->index))) {
         store_fail(store);
     }
     put_settle_all(store);
-    lease_settle_all(store);
-    if (has_done) {
+    has_freed = lease_settle_all(store);
+    if (has_done || has_freed) {
         put_give_room(store); /* also when the arena has grown into its memory */
     }
     verify_poll(store);
@@ -180,7 +181,7 @@ void store_shut_down(store_machine *store)
         link = link->next;
         put_abort(put, KVARVE_REFUSED_CLOSED); /* not what is READY */
     }
-    lease_settle_all(store);
+    (void)lease_settle_all(store);
     commit_start(store);
 }
 

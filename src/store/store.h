@@ -173,10 +173,9 @@ void store_lease_boundary(const store_lease *lease, kvarve_boundary *out);
 KVARVE_NODISCARD kvarve_status store_lease_load(store_lease *lease, uint32_t timeout_ms,
                                                 kvarve_error *err);
 store_lease_state store_lease_status(const store_lease *lease, kvarve_miss *out_miss);
-KVARVE_NODISCARD kvarve_status store_lease_extent(const store_lease *lease, uint32_t rank,
-                                                  uint32_t group, uint64_t *out_first,
-                                                  uint64_t *out_pages, uint64_t *out_bytes,
-                                                  kvarve_error *err);
+KVARVE_NODISCARD kvarve_status store_lease_extent(store_lease *lease, uint32_t rank, uint32_t group,
+                                                  uint64_t *out_first, uint64_t *out_pages,
+                                                  uint64_t *out_bytes, kvarve_error *err);
 
 /* A page to read outside the lock, pinned in the arena until store_lease_page_end. */
 typedef struct store_source {

@@ -209,6 +209,8 @@ struct put_page {
     bool is_sealed; /* counted as such by its put */
     bool is_written;
     bool is_new_room; /* slot and place were reserved in this attempt */
+    bool is_offered;  /* COPY: its rank was told its address, or its bytes were copied: an ack can
+                         mean it */
 };
 
 typedef struct put_part {
@@ -540,7 +542,9 @@ bool commit_is_idle(const store_machine *store);
 
 /* lease.c */
 void lease_page_loaded(store_page *page, bool is_good);
-void lease_settle_all(store_machine *store);
+/* Deadlines, and loads that may go on. True: reads could not be submitted, and left room to those
+ * who wait for it. */
+bool lease_settle_all(store_machine *store);
 uint64_t lease_next_deadline(const store_machine *store);
 
 /* verify.c */
