@@ -192,6 +192,9 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_plan(kvarve_put *put, uint3
  * position  first page (prefix, window) or first byte / page_bytes part (endpoint, auxiliary)
  * bytes     whole pages, back to back; the last may be the partial last page
  *
+ * A page of a replicated group is taken from the one rank whose plan has it, and skipped from the
+ * others: each rank may hand over all that it has, and no rank's may be left out.
+ *
  * KVARVE_INVALID when the range does not end at a page's end; KVARVE_CORRUPT in an exact namespace
  * when bytes do not match the digest they were announced with.
  */

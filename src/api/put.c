@@ -605,33 +605,40 @@ void kvarve_put_release(kvarve_put **put)
 
 /* --- many at once --- */
 
-static kvarve_status begin_item(kvarve_namespace *space, kvarve_bulk_item *item, kvarve_put **out,
-                                kvarve_error *err)
+/* Write all sections and acknowledge all ranks. What is known is skipped, so this may be repeated.
+ */
+static kvarve_status hand_over(const kvarve_bulk_item *item, kvarve_put *put, kvarve_error *err)
 {
-    kvarve_status status = kvarve_put_begin(space, item->prefix, item->options, out, err);
+    const uint32_t ranks = store_namespace_ranks(put->space->name);
+    kvarve_status status = KVARVE_OK;
 
     for (size_t i = 0; i < item->section_count && status == KVARVE_OK; i++) {
         const kvarve_section *section = &item->sections[i];
 
-        status = kvarve_put_write(*out, section->rank, section->group, section->position,
+        status = kvarve_put_write(put, section->rank, section->group, section->position,
                                   section->bytes, section->size, err);
     }
-    for (uint32_t rank = 0; rank < store_namespace_ranks(space->name) && status == KVARVE_OK;
-         rank++) {
+    for (uint32_t rank = 0; rank < ranks && status == KVARVE_OK; rank++) {
         do {
-            status = kvarve_put_ack(*out, rank, NULL, 0, err);
+            status = kvarve_put_ack(put, rank, NULL, 0, err);
         } while (status == KVARVE_BUSY &&
-                 kvarve_put_wait(*out, KVARVE_PUT_STAGED, KVARVE_NO_TIMEOUT, NULL) == KVARVE_OK);
+                 kvarve_put_wait(put, KVARVE_PUT_STAGED, KVARVE_NO_TIMEOUT, NULL) == KVARVE_OK);
     }
     return status == KVARVE_MISS ? KVARVE_OK : status; /* refused: its state says so */
 }
 
+#define LOOK_AGAIN_MS 20u
+
+/* Wait for the end. A page that another put was copying may be left to this one: hand it over. */
 static void settle_item(kvarve_bulk_item *item, kvarve_put **put)
 {
     if (*put == NULL) {
         return;
     }
-    (void)!kvarve_put_wait(*put, KVARVE_PUT_DURABLE, KVARVE_NO_TIMEOUT, NULL);
+    while (kvarve_put_wait(*put, KVARVE_PUT_DURABLE, LOOK_AGAIN_MS, NULL) == KVARVE_BUSY &&
+           !embedded_is_still(host_of(*put))) {
+        (void)!hand_over(item, *put, NULL); /* a second ack with nothing asked is refused: well */
+    }
     item->out_state = kvarve_put_status(*put);
     item->out_refusal = kvarve_put_refusal(*put);
     kvarve_put_release(put);
@@ -659,7 +666,8 @@ kvarve_status kvarve_put_many(kvarve_namespace *space, kvarve_bulk_item *items, 
         items[i].out_refusal = KVARVE_REFUSED_CALLER;
     }
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
-        status = begin_item(space, &items[i], &puts[i], err);
+        status = kvarve_put_begin(space, items[i].prefix, items[i].options, &puts[i], err);
+        status = status == KVARVE_OK ? hand_over(&items[i], puts[i], err) : status;
     }
     for (size_t i = 0; i < count; i++) {
         settle_item(&items[i], &puts[i]);

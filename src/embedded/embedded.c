@@ -97,6 +97,11 @@ uint64_t embedded_deadline(const embedded *host, uint32_t timeout_ms)
                                            : now(host) + timeout_ms * KVARVE_NS_PER_MS;
 }
 
+bool embedded_is_still(const embedded *host)
+{
+    return host->posix == NULL;
+}
+
 bool embedded_wait(embedded *host, uint64_t deadline_ns)
 {
     if (now(host) >= deadline_ns) {

@@ -44,6 +44,9 @@ const kvarve_env *embedded_env(embedded *host);
 void embedded_lock(embedded *host);
 void embedded_unlock(embedded *host);
 
+/* No thread of its own: when a wait ends, nothing will change by itself. */
+bool embedded_is_still(const embedded *host);
+
 /* Under the lock: wait until something changed or the monotonic deadline passed. False: it passed.
  */
 bool embedded_wait(embedded *host, uint64_t deadline_ns);

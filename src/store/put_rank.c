@@ -4,7 +4,8 @@
  * Invariants
  *   I1  A slot that is being copied into outside the lock is counted in put.copies; it is not given
  * away until copy_end. I2  A rank acks once for what it was asked; a page that it is asked for
- * later takes its ack back (put_take_over).
+ * later takes its ack back (put_take_over). I3  An ack means the pages that the rank was told of:
+ * one that became COPY after it had asked is not taken for filled.
  *
  * Threads: under the store's lock.
  */
@@ -43,7 +44,7 @@ static bool is_to_copy(const put_page *item)
     return item->page->owner == item->put && item->page->state == PAGE_COPYING;
 }
 
-static void describe(const store_put *put, const put_page *item, kvarve_page_plan *out)
+static void describe(const store_put *put, put_page *item, kvarve_page_plan *out)
 {
     const store_page *page = item->page;
 
@@ -58,6 +59,7 @@ static void describe(const store_put *put, const put_page *item, kvarve_page_pla
     if (is_to_copy(item)) {
         out->action = KVARVE_PAGE_COPY;
         out->address = arena_address(put->store->arena, page->slot);
+        item->is_offered = true; /* I3 */
     } else if (page->state == PAGE_COPYING) {
         out->action = KVARVE_PAGE_WAIT;
     }
@@ -202,15 +204,26 @@ kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group
                           .size = item->page->size,
                           .first_token = item->first_token,
                           .tokens = item->tokens};
-    if (!is_to_copy(item)) {
-        return KVARVE_OK; /* known, or another put's: nothing to copy */
+    if (!is_to_copy(item) || !concerns(item, rank)) {
+        return KVARVE_OK; /* known, another put's or another rank's: nothing to copy */
     }
+    item->is_offered = true; /* I3 */
     out->page = item->page;
     out->address = arena_address(put->store->arena, item->page->slot);
     out->has_expected = item->page->space->is_exact;
     out->expected = item->page->digest;
     put->copies++; /* I1 */
     return KVARVE_OK;
+}
+
+/* The page was offered, and did not come. */
+static void take_offer_back(store_put *put, const store_page *page)
+{
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (put->pages[i]->page == page) {
+            put->pages[i]->is_offered = false;
+        }
+    }
 }
 
 void store_put_copy_end(store_put *put, const store_target *target, const page_digest *digest)
@@ -229,6 +242,8 @@ void store_put_copy_end(store_put *put, const store_target *target, const page_d
             page->digest = *digest;
         }
         page->has_digest = true;
+    } else if (digest == NULL) {
+        take_offer_back(put, page);
     }
     put_copies_ended(put);
     if (was_over) { /* the slot it was copied into is free now */
@@ -279,15 +294,22 @@ static const page_digest *digest_for(const put_page *item, const kvarve_page_dig
     return found == NULL ? NULL : (const page_digest *)(const void *)found->digest;
 }
 
-/* All pages that this rank copies are filled. */
-static void fill_pages(store_put *put, uint32_t rank, const kvarve_page_digest *sorted,
+/* All pages that this rank was asked for are filled. False: there are some that it has not heard of
+ * yet, which another put left to it after it had asked: it is to ask again. */
+static bool fill_pages(store_put *put, uint32_t rank, const kvarve_page_digest *sorted,
                        size_t count)
 {
+    bool is_all = true;
+
     put->walking++;
     for (size_t i = 0; i < put->page_count && !put_is_over(put); i++) {
         put_page *item = put->pages[i];
 
-        if (concerns(item, rank) && is_to_copy(item)) {
+        if (!concerns(item, rank) || !is_to_copy(item)) {
+            continue;
+        }
+        is_all = is_all && item->is_offered; /* I3 */
+        if (item->is_offered) {
             const page_digest *digest = digest_for(item, sorted, count);
             const page_digest copy = digest == NULL ? (page_digest){{0}} : *digest;
 
@@ -295,6 +317,7 @@ static void fill_pages(store_put *put, uint32_t rank, const kvarve_page_digest *
         }
     }
     put->walking--;
+    return is_all;
 }
 
 kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_digest *digests,
@@ -302,6 +325,7 @@ kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_dig
 {
     store_machine *store = put->store;
     kvarve_page_digest *sorted;
+    bool is_all;
     kvarve_status status = check_rank(put, rank, err);
 
     if (status != KVARVE_OK) {
@@ -320,9 +344,9 @@ kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_dig
     if (status != KVARVE_OK) {
         return status;
     }
-    fill_pages(put, rank, sorted, count);
+    is_all = fill_pages(put, rank, sorted, count);
     kvarve_release(sorted);
-    if (!put_is_over(put)) {
+    if (!put_is_over(put) && is_all) {
         put->ranks[rank].is_acked = true;
         put->acked_count++;
     }
