@@ -337,6 +337,37 @@ static void test_put__the_oldest_waiter_takes_over_what_an_aborted_owner_leaves(
     kvarve_prefix_free(prefix);
 }
 
+/* Between asking and acknowledging, a page that was another put's becomes this one's: the ack does
+ * not mean it, since nobody has filled it. */
+static void test_put__an_ack_does_not_mean_pages_that_the_rank_was_never_told_of(void **state)
+{
+    door *at = *state;
+    kvarve_prefix *prefix = engine_prefix(30, 90);
+    engine machine = open_engine(at, &engine_hybrid);
+    engine_state here = {.prefix = prefix, .tokens = 64};
+    engine_state longer = {.prefix = prefix, .tokens = 90};
+    kvarve_put *owner = begin(&machine, &here, NULL);
+    kvarve_put *other = begin(&machine, &longer, NULL);
+
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        assert_ok(engine_put_fill(&machine, other, &longer, rank, NULL, &err));
+    }
+    kvarve_put_release(&owner);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        kvarve_status status = kvarve_put_ack(other, rank, NULL, 0, &err);
+
+        assert_true(status == KVARVE_OK || status == KVARVE_BUSY);
+    }
+    assert_int_equal(kvarve_put_wait(other, KVARVE_PUT_READY, 20, &err), KVARVE_BUSY);
+    assert_ok(kvarve_put_wait(other, KVARVE_PUT_STAGED, 10000, &err));
+    assert_ok(engine_put_ranks(&machine, other, &longer, NULL, &err));
+    assert_ok(kvarve_put_wait(other, KVARVE_PUT_DURABLE, 10000, &err));
+    kvarve_put_release(&other);
+    assert_ok(engine_restore(&machine, &longer, true, &err));
+    engine_close(&machine);
+    kvarve_prefix_free(prefix);
+}
+
 static void test_put__a_caller_that_can_not_wait_is_refused(void **state)
 {
     door *at = *state;
@@ -726,6 +757,7 @@ static const door_test tests[] = {
     DOOR_TEST(test_put__a_waiting_page_is_had_when_its_owner_seals),
     DOOR_TEST(test_put__pages_sealed_by_another_and_not_on_flash_yet_are_waited_for),
     DOOR_TEST(test_put__the_oldest_waiter_takes_over_what_an_aborted_owner_leaves),
+    DOOR_TEST(test_put__an_ack_does_not_mean_pages_that_the_rank_was_never_told_of),
     DOOR_TEST(test_put__a_caller_that_can_not_wait_is_refused),
     DOOR_TEST(test_put__a_rank_that_fails_aborts_it_and_leaves_nothing),
     DOOR_TEST(test_put__a_second_ack_and_an_unknown_rank_are_errors_of_that_call_alone),
