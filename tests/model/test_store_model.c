@@ -517,8 +517,8 @@ static entry *take_lease(run *at, uint32_t mode, kvarve_lease **out)
     learn_ready(at);
     prefix = prefix_of(wanted->tokens, wanted->state.tokens);
     wanted->state.prefix = prefix;
-    status = engine_find(&at->engines[wanted->layout], &wanted->state, mode, &found, out, &miss,
-                         &err);
+    status =
+        engine_find(&at->engines[wanted->layout], &wanted->state, mode, &found, out, &miss, &err);
     if (status != KVARVE_OK) {
         fail_msg("layout %u, %llu tokens, kind %u: %s", wanted->layout,
                  (unsigned long long)wanted->state.tokens, wanted->state.kind,
