@@ -187,7 +187,7 @@ kvarve_status store_put_copy_begin(store_put *put, uint32_t rank, uint32_t group
         return kvarve_fail(err, KVARVE_INVALID, "put: group %u: 0 .. %u", group,
                            put->name->group_count - 1);
     }
-    if (put_is_over(put) || is_in_chain(put, group, position)) {
+    if (put->state >= KVARVE_PUT_READY || is_in_chain(put, group, position)) {
         return describe_known(put, rank, group, position, out)
                    ? KVARVE_OK
                    : no_page(rank, group, position, err);
