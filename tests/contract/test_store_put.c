@@ -190,6 +190,35 @@ static void test_put__replay_of_an_equal_one_in_flight_becomes_present_with_it(v
     kvarve_prefix_free(prefix);
 }
 
+static void test_put__sections_of_an_equal_one_that_is_ready_are_skipped(void **state)
+{
+    door *at = *state;
+    kvarve_prefix *prefix = engine_prefix(31, 60);
+
+    for (size_t l = 0; l < engine_layout_count; l++) {
+        engine machine = open_engine(at, engine_layouts[l]);
+        engine_state here = {.prefix = prefix, .tokens = 60, .draft_tokens = 60};
+        kvarve_put *puts[2] = {NULL, NULL};
+
+        for (size_t i = 0; i < 2; i++) { /* the second one begins before the first is durable */
+            puts[i] = begin(&machine, &here, NULL);
+            for (uint32_t rank = 0; rank < machine.layout->ranks; rank++) {
+                assert_ok(engine_put_write(&machine, puts[i], &here, rank, &err));
+                assert_ok(kvarve_put_ack(puts[i], rank, NULL, 0, &err));
+            }
+        }
+        for (size_t i = 0; i < 2; i++) {
+            assert_ok(kvarve_put_wait(puts[i], KVARVE_PUT_DURABLE, 10000, &err));
+            assert_int_equal(kvarve_put_status(puts[i]),
+                             i == 0 ? KVARVE_PUT_DURABLE : KVARVE_PUT_PRESENT);
+            kvarve_put_release(&puts[i]);
+        }
+        assert_ok(engine_restore(&machine, &here, true, &err));
+        engine_close(&machine);
+    }
+    kvarve_prefix_free(prefix);
+}
+
 static void test_put__first_writer_wins_unless_the_namespace_is_exact(void **state)
 {
     door *at = *state;
@@ -752,6 +781,7 @@ static const door_test tests[] = {
     DOOR_TEST(test_put__rows_make_a_partial_page_short_and_others_stay_whole),
     DOOR_TEST(test_put__replay_is_present_and_writes_nothing_also_after_reopen),
     DOOR_TEST(test_put__replay_of_an_equal_one_in_flight_becomes_present_with_it),
+    DOOR_TEST(test_put__sections_of_an_equal_one_that_is_ready_are_skipped),
     DOOR_TEST(test_put__first_writer_wins_unless_the_namespace_is_exact),
     DOOR_TEST(test_put__prompt_and_response_at_one_boundary_are_two_checkpoints),
     DOOR_TEST(test_put__a_waiting_page_is_had_when_its_owner_seals),
