@@ -591,7 +591,9 @@ bool lease_settle_all(store_machine *store)
         if (store->is_shutting_down) {
             end_load(lease, KVARVE_MISS_CLOSED, 0);
         } else if (lease->deadline_ns <= now) {
-            end_load(lease, lease->awaited > 0 ? KVARVE_MISS_DEADLINE : KVARVE_MISS_NO_ROOM, 0);
+            const bool waits_for_room = lease->awaited == 0 && lease->next_read < lease->page_count;
+
+            end_load(lease, waits_for_room ? KVARVE_MISS_NO_ROOM : KVARVE_MISS_DEADLINE, 0);
         } else if (lease->awaited == 0 || lease->next_read < lease->page_count) {
             has_freed = advance_load(lease) || has_freed;
         }

@@ -472,9 +472,10 @@ static kvarve_status keep_record(void *context, header_place place, const void *
     batch record;
     found_record *found;
     bool is_own;
+    const kvarve_status status = batch_decode(bytes, size, &record, NULL);
 
-    if (batch_decode(bytes, size, &record, NULL) != KVARVE_OK) {
-        return KVARVE_OK; /* torn, or the rest of an older one */
+    if (status != KVARVE_OK) { /* torn, or the rest of an older one */
+        return status == KVARVE_NO_MEMORY ? status : KVARVE_OK;
     }
     is_own = is_own_record(all->store, all->file, &record) &&
              memcmp(&record.place, &place, sizeof place) == 0;
