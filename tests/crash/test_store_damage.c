@@ -28,9 +28,8 @@
 
 static const model_item items[] = {
     {.layout = LAYOUT_PLAIN, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 40},
-    {.layout = LAYOUT_EXACT, .conversation = 2, .kind = 1, .tokens = 17},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 56},
+    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 18},
+    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 1, .tokens = 24},
 };
 
 #define ITEM_COUNT (sizeof items / sizeof *items)
@@ -90,7 +89,7 @@ static void make_golden(golden *out)
     world_flush(out->world);
     out->whole = world_take_snapshot(out->world);
     world_list_files(out->world, note_file, out);
-    assert_true(out->file_count >= 6);
+    assert_true(out->file_count >= 5);
 }
 
 static void drop_golden(golden *store)
@@ -142,8 +141,10 @@ static const char *look(golden *store, uint32_t flags, kvarve_status *out_status
         return NULL;
     }
     broken = read_items(store, &open, out_right);
-    (void)!kvarve_verify(open.store, NULL, NULL, &verified, NULL);
-    (void)item_put(&open, &items[0]);
+    if (store->plans % 4 == 0) {
+        (void)!kvarve_verify(open.store, NULL, NULL, &verified, NULL);
+        (void)item_put(&open, &items[0]);
+    }
     session_close(&open);
     return broken;
 }
@@ -254,12 +255,14 @@ static void flip_sector(golden *store, const damaged_file *file, uint64_t sector
     const size_t size =
         file->size - sector < WORLD_SECTOR ? (size_t)(file->size - sector) : WORLD_SECTOR;
     const bool is_thorough = crash_effort() > 1;
+    const size_t stride = (size_t)crash_stride();
     bool is_zero;
 
     (void)restore(store);
     assert_int_equal(world_read(store->world, file->path, sector, bytes, size), 0);
     is_zero = memcmp(bytes, zeroes, size) == 0;
-    for (size_t i = 0; i < (is_zero ? 1 : size); i++) {
+    for (size_t i = is_zero ? 0 : sector / WORLD_SECTOR % stride; i < (is_zero ? 1 : size);
+         i += stride) {
         if (!is_thorough) {
             flip(store, file, sector + i, (uint8_t)(1u << ((sector / 7 + i) % 8)));
         }
@@ -287,7 +290,7 @@ static void test_store_damage__every_byte_flipped(void **state)
         (void)printf("%s: %llu flips\n", store.files[i].path,
                      (unsigned long long)(store.plans - before));
     }
-    assert_true(store.plans > 10000 && store.refused > 100 && store.rebuilt > 100);
+    assert_true(store.plans > 6000 / crash_stride() && store.refused > 20 && store.rebuilt > 20);
     drop_golden(&store);
 }
 
@@ -297,6 +300,9 @@ static bool is_length_tried(const damaged_file *file, uint64_t length)
 
     if (strcmp(file->path, "s/reserve") == 0) {
         return length % 65536 == 1;
+    }
+    if (length % crash_stride() != 0) {
+        return false;
     }
     if (is_segment(file->path) && length > 65536) {
         return length % 16384 <= 1;
@@ -320,7 +326,7 @@ static void test_store_damage__every_file_truncated(void **state)
             }
         }
     }
-    assert_true(store.plans > 2000);
+    assert_true(store.plans > 1000 / crash_stride());
     drop_golden(&store);
 }
 
