@@ -181,6 +181,7 @@ static void test_room__flash_stays_below_its_cap_and_the_oldest_goes(void **stat
 {
     door *at = *state;
     engine machine;
+    kvarve_prefix *prefixes[40];
     engine_state states[40];
     kvarve_lease *held = NULL;
     uint64_t evicted;
@@ -192,7 +193,8 @@ static void test_room__flash_stays_below_its_cap_and_the_oldest_goes(void **stat
     for (uint64_t i = 0; i < 40; i++) {
         const kvarve_statistics now = door_statistics(at);
 
-        states[i] = (engine_state){.prefix = engine_prefix(100 + i, 64), .tokens = 64};
+        prefixes[i] = engine_prefix(100 + i, 64);
+        states[i] = (engine_state){.prefix = prefixes[i], .tokens = 64};
         assert_int_equal(put(&machine, &states[i]), KVARVE_PUT_DURABLE);
         assert_true(now.segment_bytes + now.index_log_bytes + now.index_database_bytes <=
                     at->options.flash_bytes_max);
@@ -222,7 +224,7 @@ static void test_room__flash_stays_below_its_cap_and_the_oldest_goes(void **stat
     assert_ok(engine_restore(&machine, &states[2], true, &err));
     engine_close(&machine);
     for (uint64_t i = 0; i < 40; i++) {
-        kvarve_prefix_free((kvarve_prefix *)(uintptr_t)states[i].prefix);
+        kvarve_prefix_free(prefixes[i]);
     }
 }
 

@@ -16,13 +16,27 @@
 
 #include "contract/steps.h"
 
+/* What a call is to answer, and a word that its text is to have. */
+typedef struct refusal {
+    kvarve_status status;
+    const char *word;
+} refusal;
+
+static void expect_refused(const refusal *wanted, kvarve_status status, const char *call,
+                           const char *file, int line)
+{
+    if (status != wanted->status || strstr(err.text, wanted->word) == NULL) {
+        print_error("%s: %s: \"%s\", expected %s with %s in it\n", call, kvarve_status_text(status),
+                    err.text, kvarve_status_text(wanted->status), wanted->word);
+        _fail(file, line);
+    }
+}
+
+/* NOLINTNEXTLINE(readability-identifier-naming): it reads as those of cmocka. */
 #define assert_refused(status, call, word)                                                         \
     do {                                                                                           \
         err.text[0] = '\0';                                                                        \
-        assert_int_equal((call), (status));                                                        \
-        if (strstr(err.text, (word)) == NULL) {                                                    \
-            fail_msg("%s: \"%s\" does not say %s", #call, err.text, (word));                       \
-        }                                                                                          \
+        expect_refused(&(refusal){(status), (word)}, (call), #call, __FILE__, __LINE__);           \
     } while (0)
 
 /* --- layouts --- */
