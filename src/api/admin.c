@@ -18,20 +18,21 @@ kvarve_status kvarve_statistics_get(kvarve_store *store, kvarve_statistics *out,
     kvarve_statistics all = KVARVE_STATISTICS_INIT;
     kvarve_status status = check_store(store, "kvarve_statistics_get", err);
 
-    if (status == KVARVE_OK &&
-        (out == NULL || out->struct_size < sizeof(size_t) || out->struct_size > sizeof all)) {
-        status = kvarve_fail(err, KVARVE_INVALID, "statistics: struct_size is not one of ours");
-    }
-    if (status == KVARVE_OK) {
-        const size_t size = out->struct_size;
+    size_t size;
 
-        embedded_lock(store->host);
-        store_statistics(embedded_store(store->host), &all);
-        embedded_unlock(store->host);
-        memcpy(out, &all, size);
-        out->struct_size = size;
+    if (status != KVARVE_OK) {
+        return status;
     }
-    return status;
+    if (out == NULL || out->struct_size < sizeof(size_t) || out->struct_size > sizeof all) {
+        return kvarve_fail(err, KVARVE_INVALID, "statistics: struct_size is not one of ours");
+    }
+    size = out->struct_size;
+    embedded_lock(store->host);
+    store_statistics(embedded_store(store->host), &all);
+    embedded_unlock(store->host);
+    memcpy(out, &all, size);
+    out->struct_size = size;
+    return KVARVE_OK;
 }
 
 typedef struct listing {

@@ -109,9 +109,11 @@ static kvarve_status fill_bulk(const filling *fill, bulk *all, uint64_t first, s
 static kvarve_status fill_store(const filling *fill, uint64_t count)
 {
     bulk *all = kvarve_allocate(sizeof *all);
-    kvarve_status status =
-        all == NULL ? kvarve_fail(fill->bench->err, KVARVE_NO_MEMORY, "bench: puts") : KVARVE_OK;
+    kvarve_status status = KVARVE_OK;
 
+    if (all == NULL) {
+        return kvarve_fail(fill->bench->err, KVARVE_NO_MEMORY, "bench: puts");
+    }
     for (uint64_t at = 0; at < count && status == KVARVE_OK; at += BULK) {
         status = fill_bulk(fill, all, at, count - at < BULK ? (size_t)(count - at) : BULK);
     }
