@@ -12,14 +12,12 @@
  * is done. I5  A page that a reader of a soft lease waits for is pinned when it comes, until it was
  * read: else whoever waits for room would take it away again, and again.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/fail.h"
 #include "store/find_private.h"
+#include "store/lease_private.h"
 
 #define READS_IN_FLIGHT_BYTES                                                                      \
     (UINT64_C(64) << 20) /* of one lease: further reads wait for earlier ones */
@@ -27,153 +25,6 @@
 #define RESTARTS_MAX 3u /* of one load */
 
 #define NOT_SUBMITTED 1 /* a part's result: no read was tried */
-
-typedef struct lease_page {
-    store_page *page;
-    store_lease *lease;
-    kvarve_link watch; /* page.loaders while its read is awaited */
-    uint64_t position;
-    uint32_t group; /* as the caller numbers them */
-    bool is_pinned; /* its slot, for this lease */
-    bool is_awaited;
-} lease_page;
-
-struct store_lease {
-    kvarve_link link; /* store.leases */
-    store_machine *store;
-    store_namespace *name;
-    store_checkpoint *checkpoint;
-    store_checkpoint *companion;
-    store_span *spans[2];
-    kvarve_boundary boundary;
-    uint64_t cookie;
-    uint64_t deadline_ns;
-    uint64_t started_ns;
-    store_lease_state state;
-    kvarve_miss miss;
-    lease_page *pages; /* sorted by rank, group, position; made when first needed */
-    size_t page_count;
-    size_t next_read; /* pages before this one were submitted */
-    size_t awaited;
-    uint32_t restarts;
-    size_t readers; /* store_lease_page_begin without end */
-    bool is_released;
-    bool is_listed;
-};
-
-/* --- its pages --- */
-
-static size_t count_pages(const store_checkpoint *checkpoint, const store_span *last)
-{
-    size_t count = checkpoint == NULL ? 0 : checkpoint->page_count;
-
-    for (; last != NULL; last = last->parent) {
-        count += last->page_count;
-    }
-    return count;
-}
-
-static uint64_t position_of(const store_page *page)
-{
-    const kvarve_group *group = &page->space->groups[page->group];
-
-    return group->page_class <= KVARVE_CLASS_WINDOW ? (page->tokens - 1u) / group->span_tokens
-                                                    : page->part;
-}
-
-static void list_page(store_lease *lease, store_page *page, uint32_t space_index)
-{
-    lease_page *item = &lease->pages[lease->page_count++];
-
-    item->page = page;
-    item->lease = lease;
-    item->position = position_of(page);
-    item->group = lease->name->public_of[space_index][page->group];
-    kvarve_list_init(&item->watch);
-}
-
-static int compare_pages(const void *a, const void *b)
-{
-    const lease_page *x = a;
-    const lease_page *y = b;
-
-    if (x->page->rank != y->page->rank) {
-        return x->page->rank < y->page->rank ? -1 : 1;
-    }
-    if (x->group != y->group) {
-        return x->group < y->group ? -1 : 1;
-    }
-    return (x->position > y->position) - (x->position < y->position);
-}
-
-/* The pages of the checkpoint and spans of one space. */
-static void list_half(store_lease *lease, uint32_t half)
-{
-    const store_checkpoint *checkpoint = half == 0 ? lease->checkpoint : lease->companion;
-
-    for (const store_span *at = lease->spans[half]; at != NULL; at = at->parent) {
-        for (uint32_t i = 0; i < at->page_count; i++) {
-            list_page(lease, at->pages[i], half);
-        }
-    }
-    for (uint32_t i = 0; checkpoint != NULL && i < checkpoint->page_count; i++) {
-        list_page(lease, checkpoint->pages[i], half);
-    }
-}
-
-static kvarve_status list_pages(store_lease *lease, kvarve_error *err)
-{
-    const size_t count = count_pages(lease->checkpoint, lease->spans[0]) +
-                         count_pages(lease->companion, lease->spans[1]);
-
-    if (lease->is_listed) {
-        return KVARVE_OK;
-    }
-    lease->pages = kvarve_allocate_array(count + 1, sizeof *lease->pages);
-    if (lease->pages == NULL) {
-        return kvarve_fail(err, KVARVE_NO_MEMORY, "lease: a list of %zu pages", count);
-    }
-    list_half(lease, 0);
-    list_half(lease, 1);
-    KVARVE_ASSERT(lease->page_count == count);
-    qsort(lease->pages, count, sizeof *lease->pages, compare_pages);
-    for (size_t i = 0; i < count; i++) {
-        kvarve_list_init(&lease->pages[i].watch); /* sorting moved the links */
-    }
-    lease->is_listed = true;
-    return KVARVE_OK;
-}
-
-static lease_page *find_page(const store_lease *lease, uint32_t rank, uint32_t group,
-                             uint64_t position)
-{
-    const uint32_t space_index = lease->name->space_of[group];
-    const uint32_t local = lease->name->local_of[group];
-    const bool is_replicated =
-        (lease->name->spaces[space_index]->groups[local].flags & KVARVE_GROUP_REPLICATED) != 0;
-    const uint16_t wanted = is_replicated ? RANK_ALL : (uint16_t)rank;
-    size_t low = 0;
-    size_t high = lease->page_count;
-
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const lease_page *item = &lease->pages[middle];
-        const bool is_before = item->page->rank != wanted ? item->page->rank < wanted
-                               : item->group != group     ? item->group < group
-                                                          : item->position < position;
-
-        if (is_before) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    if (low < lease->page_count && lease->pages[low].page->rank == wanted &&
-        lease->pages[low].group == group && lease->pages[low].position == position) {
-        return &lease->pages[low];
-    }
-    return NULL;
-}
 
 /* --- life --- */
 
@@ -536,7 +387,7 @@ kvarve_status store_lease_load(store_lease *lease, uint32_t timeout_ms, kvarve_e
     if (lease->state != LEASE_SOFT) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: it was loaded before");
     }
-    status = list_pages(lease, err);
+    status = lease_list_pages(lease, err);
     if (status != KVARVE_OK) {
         return status;
     }
@@ -654,12 +505,12 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
     lease_page *item;
 
     if (status == KVARVE_OK) {
-        status = list_pages(lease, err);
+        status = lease_list_pages(lease, err);
     }
     if (status != KVARVE_OK) {
         return status;
     }
-    item = find_page(lease, rank, group, position);
+    item = lease_find_page(lease, rank, group, position);
     if (item == NULL) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: rank %u group %u has no page %llu", rank,
                            group, (unsigned long long)position);
@@ -715,7 +566,7 @@ void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, u
     read_run *run;
 
     if (check_group(lease, rank, group, NULL) != KVARVE_OK ||
-        list_pages(lease, NULL) != KVARVE_OK || count == 0) {
+        lease_list_pages(lease, NULL) != KVARVE_OK || count == 0) {
         return;
     }
     count = kvarve_min_u64(count, lease->page_count);
@@ -724,7 +575,7 @@ void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, u
         return;
     }
     for (uint64_t i = 0; i < count; i++) {
-        const lease_page *item = find_page(lease, rank, group, position + i);
+        const lease_page *item = lease_find_page(lease, rank, group, position + i);
 
         if (item == NULL || !add_if_absent(run, item->page)) {
             break;
@@ -756,7 +607,7 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
         lease->miss = (kvarve_miss){.reason = KVARVE_MISS_DAMAGED, .group = source->group};
     }
     if (lease->state == LEASE_SOFT || lease->state == LEASE_FAILED) { /* I5 */
-        unpin(find_page(lease, page->rank, source->group, source->position));
+        unpin(lease_find_page(lease, page->rank, source->group, source->position));
     }
     room_page_resident(page);
     if (page->is_damaged && page->flash == FLASH_WRITTEN && page->io_count == 0 &&
@@ -781,7 +632,7 @@ kvarve_status store_lease_extent(store_lease *lease, uint32_t rank, uint32_t gro
     uint64_t bytes = 0;
 
     if (status == KVARVE_OK) {
-        status = list_pages(lease, err); /* what it lists was fixed at find */
+        status = lease_list_pages(lease, err); /* what it lists was fixed at find */
     }
     if (status != KVARVE_OK) {
         return status;
