@@ -127,17 +127,22 @@ typedef struct collection {
     verify_item *items; /* NULL: they are counted only */
     size_t count;
     uint64_t largest; /* room of one */
+    uint64_t bytes;   /* of all */
 } collection;
 
 static void collect_page(collection *all, const store_page *found)
 {
+    uint64_t room; /* also of what may come into its slot meanwhile */
+
     if (!is_on_flash(found)) {
         return;
     }
     if (all->items != NULL) {
         all->items[all->count] = (verify_item){.hash = found->link.hash, .place = found->place};
     }
-    all->largest = kvarve_max_u64(all->largest, room_of(found));
+    room = segment_slot_bytes_of(found->space->store->segments, found->place);
+    all->largest = kvarve_max_u64(all->largest, room);
+    all->bytes += room;
     all->count++;
 }
 
@@ -158,7 +163,8 @@ static bool take_memory(verify_run *run)
     const collection counted = collect(run->store, NULL);
 
     run->item_count = counted.count;
-    run->buffer_bytes = kvarve_max_u64(counted.largest, WINDOW_BYTES);
+    run->buffer_bytes =
+        kvarve_max_u64(counted.largest, kvarve_min_u64(WINDOW_BYTES, counted.bytes));
     run->items = kvarve_allocate_array(run->item_count + 1, sizeof *run->items);
     run->memory = kvarve_allocate(run->buffer_bytes + KVARVE_IO_ALIGNMENT);
     run->slots = kvarve_allocate_array(WINDOW_PAGES, sizeof *run->slots);
@@ -216,7 +222,7 @@ static void fill_window(verify_run *run)
         } else if (page->is_damaged) { /* I2 */
             run->result.pages_checked++;
             run->result.pages_damaged++;
-        } else if (used > 0 && used + room_of(page) > WINDOW_BYTES) {
+        } else if (used > 0 && used + room_of(page) > run->buffer_bytes) {
             return;
         } else {
             add_slot(run, page, used);
