@@ -30,7 +30,11 @@
 #define STAGED_MAX  3u
 #define LEASES_MAX  3u
 #define FOUND_MAX   256u
-#define STEPS       2000u
+#if defined(KVARVE_CHECKED) && KVARVE_CHECKED
+#define STEPS 500u /* with sanitizers and expensive assertions */
+#else
+#define STEPS 2000u
+#endif
 
 static kvarve_error err;
 
