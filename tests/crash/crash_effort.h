@@ -8,6 +8,7 @@
 #ifndef KVARVE_TESTS_CRASH_EFFORT_H
 #define KVARVE_TESTS_CRASH_EFFORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,6 +19,13 @@ static inline uint64_t crash_effort(void)
     const unsigned long times = text == NULL ? 1 : strtoul(text, NULL, 10);
 
     return times == 0 ? 1 : times;
+}
+
+/* KVARVE_CRASH_FIRST: a sweep ends at the first plan that breaks a promise. */
+static inline bool crash_ends_at_first(void)
+{
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): these tests have one thread. */
+    return getenv("KVARVE_CRASH_FIRST") != NULL;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -47,6 +47,9 @@ static void report_broken(const scenario *of, const char *broken, const world_pl
     (void)printf("%s: %s: cut at %llu, seed %llu, cut again at %lld\n", of->name, broken,
                  (unsigned long long)plan->cut_change, (unsigned long long)plan->seed,
                  (long long)again);
+    if (crash_ends_at_first()) {
+        fail();
+    }
 }
 
 /* False when the scenario ended before the cut. */

@@ -88,6 +88,9 @@ static void report_broken(const stage *at, const char *broken, const char *kind,
     (void)printf("%s: %s: %s at %llu, cut at %lld, seed %llu\n", at->of->name, broken, kind,
                  (unsigned long long)plan->fault_step, (long long)plan->cut_change,
                  (unsigned long long)plan->seed);
+    if (crash_ends_at_first()) {
+        fail();
+    }
 }
 
 /* Without a promise of durability: it opens, or says that it is damaged and rebuilds; what it shows

@@ -239,6 +239,9 @@ static void run_plan(golden *store, const damage *what)
                      what->path, what->other == NULL ? "no other" : what->other,
                      (unsigned long long)what->at, what->mask);
     }
+    if (broken != NULL && crash_ends_at_first()) {
+        fail();
+    }
 }
 
 /* --- sweeps --- */
