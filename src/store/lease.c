@@ -81,7 +81,7 @@ static void unpin(lease_page *item)
 {
     if (item->is_pinned) {
         item->is_pinned = false;
-        (void)arena_unpin(item->lease->store->arena, item->page->slot);
+        (void)arena_unpin(item->lease->store->arena, item->slot);
         room_page_resident(item->page);
     }
 }
@@ -165,7 +165,8 @@ static void pin(lease_page *item)
 {
     KVARVE_ASSERT(!item->is_pinned);
     item->is_pinned = true;
-    arena_pin(item->lease->store->arena, item->page->slot);
+    item->slot = item->page->slot;
+    arena_pin(item->lease->store->arena, item->slot);
     room_page_resident(item->page);
 }
 
@@ -515,7 +516,9 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
         return kvarve_fail(err, KVARVE_INVALID, "lease: rank %u group %u has no page %llu", rank,
                            group, (unsigned long long)position);
     }
-    if (item->page->is_damaged || lease->state == LEASE_FAILED) {
+    if (item->page->is_damaged || lease->state == LEASE_FAILED ||
+        (item->is_pinned &&
+         item->slot != item->page->slot)) { /* written again since it was loaded */
         return KVARVE_MISS;
     }
     if (item->page->slot == ARENA_NONE || item->page->is_loading) {
@@ -537,6 +540,7 @@ kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t
     }
     describe_source(item, out);
     out->address = arena_address(lease->store->arena, item->page->slot);
+    out->slot = item->page->slot;
     arena_pin(lease->store->arena, item->page->slot);
     room_page_resident(item->page);
     page_hold(item->page);
@@ -591,19 +595,21 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
 {
     store_page *page = source->page;
     store_machine *store = lease->store;
+    const bool is_same = page->slot == source->slot; /* else it was written again meanwhile */
 
-    (void)arena_unpin(store->arena, page->slot);
+    (void)arena_unpin(store->arena, source->slot);
     if (was_verified && is_right) {
-        page->is_verified = true;
+        page->is_verified = page->is_verified || is_same;
     } else if (was_verified) {
         /* What stood in the arena was wrong. Its copy on flash, if it was not the source, decides
          * next time. */
-        if (!page->is_verified || page->flash != FLASH_WRITTEN) {
+        if (is_same && (!page->is_verified || page->flash != FLASH_WRITTEN)) {
             page_mark_damaged(page);
         }
         store->statistics.misses[KVARVE_MISS_DAMAGED]++;
-        page->is_verified = false;
+        page->is_verified = page->is_verified && !is_same;
         lease->state = LEASE_FAILED;
+        lease->deadline_ns = KVARVE_NEVER;
         lease->miss = (kvarve_miss){.reason = KVARVE_MISS_DAMAGED, .group = source->group};
     }
     if (lease->state == LEASE_SOFT || lease->state == LEASE_FAILED) { /* I5 */
@@ -611,7 +617,7 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
     }
     room_page_resident(page);
     if (page->is_damaged && page->flash == FLASH_WRITTEN && page->io_count == 0 &&
-        arena_pins(store->arena, page->slot) == 0) {
+        page->slot != ARENA_NONE && arena_pins(store->arena, page->slot) == 0) {
         page_drop_slot(page);
     }
     page_unhold(page);

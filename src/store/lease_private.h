@@ -9,8 +9,9 @@ typedef struct lease_page {
     store_lease *lease;
     kvarve_link watch; /* page.loaders while its read is awaited */
     uint64_t position;
-    uint32_t group; /* as the caller numbers them */
-    bool is_pinned; /* its slot, for this lease */
+    uint32_t group;  /* as the caller numbers them */
+    arena_slot slot; /* what is pinned, also when the page has another one by now */
+    bool is_pinned;  /* for this lease */
     bool is_awaited;
 } lease_page;
 

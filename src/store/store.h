@@ -188,6 +188,7 @@ typedef struct store_source {
     uint64_t first_token;
     uint32_t tokens;
     bool is_verified; /* its bytes were checked since they came into the arena */
+    uint32_t slot;    /* the store's: what is pinned */
 } store_source;
 
 /*
