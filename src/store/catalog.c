@@ -254,7 +254,7 @@ static void page_free_if_unused(store_page *page)
     page_drop_slot(page);
     kvarve_list_remove(&page->lru);
     if (page->place.segment != 0) {
-        limbo_add_place(store, page->place, page->id != 0);
+        limbo_add_place(store, page->place, page->is_place_recorded);
     }
     table_remove(&store->pages, &page->link);
     kvarve_release(page);
@@ -747,7 +747,8 @@ void catalog_drop(store_machine *store, store_checkpoint *checkpoint)
     store_checkpoint *companion = checkpoint->companion;
 
     KVARVE_ASSERT(checkpoint->leases == 0 && !checkpoint->is_queued);
-    if (companion != NULL && companion->leases == 0 && !companion->is_queued) {
+    if (companion != NULL && !checkpoint->is_companion && companion->leases == 0 &&
+        !companion->is_queued) {
         drop_one(store, companion);
     }
     drop_one(store, checkpoint);

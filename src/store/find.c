@@ -601,6 +601,9 @@ static kvarve_status answer(find_search *search, const store_answer *out, kvarve
     if (search->hits[0].checkpoint != NULL) {
         catalog_touch(search->hits[0].checkpoint);
     }
+    if (search->hits[0].companion != NULL) {
+        catalog_touch(search->hits[0].companion);
+    }
     for (size_t i = 0; i < search->hit_count && i < out->max; i++) {
         find_describe(store, &search->hits[i], &out->boundaries[i]);
     }
