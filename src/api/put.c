@@ -668,6 +668,9 @@ kvarve_status kvarve_put_many(kvarve_namespace *space, kvarve_bulk_item *items, 
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
         status = kvarve_put_begin(space, items[i].prefix, items[i].options, &puts[i], err);
         status = status == KVARVE_OK ? hand_over(&items[i], puts[i], err) : status;
+        if (status != KVARVE_OK) {
+            kvarve_put_abort(puts[i]); /* nobody will fill it */
+        }
     }
     for (size_t i = 0; i < count; i++) {
         settle_item(&items[i], &puts[i]);
