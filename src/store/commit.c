@@ -118,6 +118,9 @@ static void let_go_of_record(store_commit *commit, new_record *record, bool is_d
         store_page *page = record->pages[i];
 
         page->pending_row = NULL;
+        if (!is_durable) {
+            page->id = 0; /* no record that counts has it: the next commit makes one */
+        }
         if (is_durable && page->references > 0) {
             page_set_batch(page, record->row);
         }

@@ -72,6 +72,9 @@ static bool open_record(store_commit *commit)
 /* The record that has room for `cost` more bytes; NULL: no memory, or too much for one commit. */
 static new_record *record_with_room(store_commit *commit, size_t cost)
 {
+    if (cost + 512 > RECORD_ROOM) {
+        return NULL; /* one item alone would not fit */
+    }
     if (commit->record_count == 0 || current(commit)->cost + cost > RECORD_ROOM ||
         current(commit)->batch.page_count + 2 > BATCH_ITEMS_MAX ||
         current(commit)->batch.namespace_count + 2 > BATCH_NAMESPACES_MAX) {
@@ -139,6 +142,7 @@ static bool add_page(store_commit *commit, store_page *page)
     }
     KVARVE_ASSERT(page->state == PAGE_SEALED && page->flash == FLASH_WRITTEN);
     page->id = commit->store->next_page++;
+    page->is_place_recorded = true;
     page->pending_row = record->row;
     page_hold(page);
     record->pages[record->batch.page_count] = page;
@@ -309,9 +313,19 @@ static uint64_t parent_number(const store_put *put)
     return parent == NULL ? 0 : parent->number;
 }
 
-/* What the put adds in one space, if that is not there already. */
-static bool add_part(store_commit *commit, const put_part *part, uint64_t parent)
+/* Known content that its own put took back meanwhile is this put's to record. */
+static void claim_lost(put_part *part)
 {
+    if (part->checkpoint != NULL && part->is_present && checkpoint_is_lost(part->checkpoint)) {
+        part->is_present = false;
+        part->checkpoint->is_queued = true;
+    }
+}
+
+/* What the put adds in one space, if that is not there already. */
+static bool add_part(store_commit *commit, put_part *part, uint64_t parent)
+{
+    claim_lost(part);
     if (part->checkpoint == NULL || part->is_present) {
         return true;
     }
@@ -321,7 +335,7 @@ static bool add_part(store_commit *commit, const put_part *part, uint64_t parent
 
 bool build_add_put(store_commit *commit, store_put *put)
 {
-    const put_part *parts = put->parts;
+    put_part *parts = put->parts;
 
     if (!add_part(commit, &parts[0], parent_number(put)) || !add_part(commit, &parts[1], 0)) {
         return false;

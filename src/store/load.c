@@ -215,6 +215,7 @@ static kvarve_status load_page(catalog_loader *loader, loaded_batch *loaded, con
     page->is_partial = record->is_partial != 0;
     page->state = PAGE_SEALED;
     page->flash = FLASH_WRITTEN;
+    page->is_place_recorded = true;
     page->id = from->first_page + at;
     page_hold(page); /* the loader's, until finish */
     page_set_batch(page, loaded->row);

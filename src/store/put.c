@@ -43,17 +43,34 @@ void put_emit(store_put *put, uint32_t kind, uint32_t rank, kvarve_status status
 
 static void free_orphans(store_put *put)
 {
-    kvarve_link *link;
+    kvarve_link *link = put->orphans.next;
 
-    if (put->copies > 0) {
-        return;
-    }
-    while ((link = kvarve_list_take_first(&put->orphans)) != NULL) {
+    while (put->copies == 0 && link != &put->orphans) {
         orphan_slot *orphan = KVARVE_LIST_ITEM(link, orphan_slot, link);
 
+        link = link->next;
+        if (orphan->is_exposed && !put->is_released) {
+            continue;
+        }
+        kvarve_list_remove(&orphan->link);
         (void)arena_drop(put->store->arena, orphan->slot);
         kvarve_release(orphan);
     }
+}
+
+void put_rank_is_done(store_put *put, uint32_t rank)
+{
+    kvarve_link *link;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        put->pages[i]->is_exposed = put->pages[i]->is_exposed && put->pages[i]->copier != rank;
+    }
+    KVARVE_LIST_FOREACH (link, &put->orphans) {
+        orphan_slot *orphan = KVARVE_LIST_ITEM(link, orphan_slot, link);
+
+        orphan->is_exposed = orphan->is_exposed && orphan->copier != rank;
+    }
+    free_orphans(put);
 }
 
 static void let_go_of_pages(store_put *put)
@@ -82,6 +99,12 @@ static void let_go_of_pages(store_put *put)
         checkpoint_unlease(put->store, put->awaited);
         put->awaited = NULL;
     }
+    for (size_t i = 0; i < 2; i++) {
+        if (put->parts[i].held != NULL) {
+            checkpoint_unlease(put->store, put->parts[i].held);
+            put->parts[i].held = NULL;
+        }
+    }
     free_orphans(put);
 }
 
@@ -90,6 +113,7 @@ static void free_put(store_put *put)
     store_machine *store = put->store;
 
     KVARVE_ASSERT(put->page_count == 0);
+    free_orphans(put);
     kvarve_list_remove(&put->link);
     kvarve_list_remove(&put->queue);
     store->put_count--;
@@ -191,6 +215,7 @@ void store_put_release(store_put *put)
         put_give_room(store);
     } else if (put->copies == 0 && put->page_count == 0) {
         free_put(put);
+        put_give_room(store);
     }
 }
 
@@ -242,10 +267,15 @@ void put_settle_awaited(store_machine *store)
 
         link = link->next;
         if (put->awaited == NULL || put_is_over(put)) {
+            if (put->state == KVARVE_PUT_READY && put->awaited == NULL) {
+                put_advance(put); /* it may have waited for what it holds */
+            }
             continue;
         }
         if (put->awaited->batch != NULL) {
-            put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+            checkpoint_unlease(store, put->awaited);
+            put->awaited = NULL;
+            put_settle_present(put); /* the other half may be on its way still */
         } else if (store->is_failed) {
             put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
         } else if (!put->awaited->is_queued) { /* taken back: its bytes were lost */
@@ -306,6 +336,20 @@ static bool is_acked_by_all(const store_put *put)
     return put->acked_count == put->parts[0].space->rank_count;
 }
 
+/* Is known content that this put names still another put's to record? */
+static bool is_held_by_another(const store_put *put)
+{
+    bool is_held = false;
+
+    for (size_t i = 0; i < 2; i++) {
+        const store_checkpoint *held = put->parts[i].held;
+
+        is_held = is_held || (held != NULL && put->parts[i].is_present && held->batch == NULL &&
+                              held->is_queued);
+    }
+    return is_held;
+}
+
 void put_advance(store_put *put)
 {
     store_machine *store = put->store;
@@ -321,7 +365,7 @@ void put_advance(store_put *put)
         put_publish(put);
     }
     if (put->state == KVARVE_PUT_READY && put->awaited == NULL && put->unwritten == 0 &&
-        !put->is_in_commit && put->queue.next == &put->queue) {
+        !put->is_in_commit && put->queue.next == &put->queue && !is_held_by_another(put)) {
         kvarve_list_append(&store->commit_queue, &put->queue);
         commit_start(store);
     }

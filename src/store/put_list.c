@@ -294,6 +294,29 @@ static kvarve_status search_chain(listing *list)
     }
 }
 
+/* The history that an open put found before its boundary was known may go too far, as chain_limit
+ * says: its end is listed again. True: *from is where the list begins now. */
+static bool shorten_beyond_limit(const listing *list, uint64_t *from)
+{
+    put_part *part = list->part;
+    store_span *shorter = part->chain;
+    const uint64_t limit = chain_limit(list);
+
+    while (shorter != NULL && shorter->tokens > limit) {
+        shorter = shorter->parent;
+    }
+    if (shorter == part->chain) {
+        return false;
+    }
+    if (shorter != NULL) {
+        span_hold(shorter);
+    }
+    span_unhold(part->chain);
+    part->chain = shorter;
+    *from = shorter == NULL ? 0 : shorter->tokens;
+    return true;
+}
+
 /* A damaged page in the chain has to be written again: the chain ends before it. */
 static void shorten_damaged(put_part *part)
 {
@@ -311,7 +334,8 @@ static bool has_unsettled_page(const store_span *span)
         const store_page *page = span->pages[i];
 
         if (page->flash != FLASH_WRITTEN ||
-            (span->batch != NULL && (page->batch == NULL || page->id == 0))) {
+            (span->batch != NULL &&
+             (page->batch == NULL || page->id == 0 || page->pending_row != NULL))) {
             return true;
         }
     }
@@ -385,7 +409,7 @@ static void take_over_page(store_put *put, store_page *page, const wanted_page *
     store_machine *store = put->store;
 
     if (page->place.segment != 0) {
-        limbo_add_place(store, page->place, page->id != 0);
+        limbo_add_place(store, page->place, page->is_place_recorded);
         page->place = (page_place){0};
     }
     page_drop_slot(page);
@@ -668,12 +692,62 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
 
     if (has_prefix_group(list.part->space)) {
         status = from == 0 ? find_chain(&list) : KVARVE_OK;
+        if (from != 0 && has_own) {
+            (void)shorten_beyond_limit(&list, &list.from);
+        }
         status = status == KVARVE_OK ? list_tree(&list) : status;
     }
     if (status == KVARVE_OK && has_own) {
         status = list_own(&list);
     }
     return status;
+}
+
+bool checkpoint_is_lost(const store_checkpoint *checkpoint)
+{
+    return checkpoint->batch == NULL && !checkpoint->is_queued;
+}
+
+/* Was a page of this recorded checkpoint written again, without a record of it that counts yet?
+ * Then there is something left to do, or to wait for. */
+static bool has_unrecorded_repair(const store_checkpoint *candidate)
+{
+    bool has_any = false;
+
+    if (candidate->batch == NULL || !candidate->space->store->has_repaired) {
+        return false;
+    }
+    for (uint32_t i = 0; i < candidate->page_count; i++) {
+        has_any = has_any || candidate->pages[i]->id == 0 || candidate->pages[i]->batch == NULL ||
+                  candidate->pages[i]->pending_row != NULL;
+    }
+    for (const store_span *at = candidate->span; at != NULL && !has_any; at = at->parent) {
+        has_any = has_unsettled_page(at);
+    }
+    return has_any;
+}
+
+static uint64_t count_pages(const store_checkpoint *candidate)
+{
+    uint64_t count = candidate->page_count;
+
+    for (const store_span *at = candidate->span; at != NULL; at = at->parent) {
+        count += at->page_count;
+    }
+    return count;
+}
+
+/* How many digests were announced for pages of this space. */
+static uint64_t count_digests(const store_put *put, uint8_t space_index)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < put->digest_count; i++) {
+        const uint32_t group = put->digests[i].group;
+
+        count += group < put->name->group_count && put->name->space_of[group] == space_index;
+    }
+    return count;
 }
 
 /* Is this checkpoint, stored under the put's tokens, what the put is about to store? */
@@ -683,11 +757,15 @@ static bool is_same_content(const store_put *put, uint8_t space_index,
     uint32_t group = 0;
 
     if (candidate->kind != put->kind || candidate->draft_tokens != put->draft_tokens ||
-        checkpoint_is_damaged(candidate, &group)) {
+        checkpoint_is_damaged(candidate, &group) || checkpoint_is_lost(candidate) ||
+        has_unrecorded_repair(candidate)) {
         return false;
     }
     if (!candidate->space->is_exact) {
         return true;
+    }
+    if (count_pages(candidate) != count_digests(put, space_index)) {
+        return false; /* a state of another size */
     }
     for (uint32_t i = 0; i < candidate->page_count; i++) {
         const store_page *page = candidate->pages[i];

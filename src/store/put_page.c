@@ -307,13 +307,16 @@ void page_filled(store_page *page, const page_digest *digest)
 
 /* --- giving up --- */
 
-/* A slot that a rank of `put` may still be copying into: kept until no copy runs. */
-static void keep_orphan(store_put *put, arena_slot slot)
+/* A slot that a rank of `put` may still be copying into: kept until no copy runs, and until a rank
+ * that was given its address is done. */
+static void keep_orphan(store_put *put, const put_page *item)
 {
     orphan_slot *orphan = kvarve_allocate(sizeof *orphan);
 
     if (orphan != NULL) {
-        orphan->slot = slot;
+        orphan->slot = item->page->slot;
+        orphan->copier = item->copier;
+        orphan->is_exposed = item->is_exposed;
         kvarve_list_append(&put->orphans, &orphan->link);
     } /* without memory the slot stays reserved until the store is closed: safe */
 }
@@ -341,6 +344,12 @@ static void hand_over(store_page *page, const store_put *not_this)
     page->has_digest = false;
     if (waiter != NULL) {
         put_take_over(waiter);
+        return;
+    }
+    page_drop_slot(page); /* a page that others name stays, damaged, but keeps no room */
+    if (page->place.segment != 0 && !page->is_place_recorded) {
+        limbo_add_place(page->space->store, page->place, false);
+        page->place = (page_place){0};
     }
 }
 
@@ -359,8 +368,8 @@ void put_abandon_page(put_page *item)
     if (page->state != PAGE_COPYING) {
         return;
     }
-    if (put->copies > 0 && page->slot != ARENA_NONE) {
-        keep_orphan(put, page->slot);
+    if ((put->copies > 0 || (item->is_exposed && !put->is_released)) && page->slot != ARENA_NONE) {
+        keep_orphan(put, item);
         page->slot = ARENA_NONE;
     }
     hand_over(page, put);

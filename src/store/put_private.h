@@ -46,8 +46,11 @@ void put_publish(store_put *put);
 void put_settle_present(store_put *put); /* known content: PRESENT, once that is durable */
 
 /* put.c: steps */
-void put_copies_ended(store_put *put); /* one copy outside the lock less */
-void put_walk_ended(store_put *put);   /* a loop over its pages is over */
+void put_copies_ended(store_put *put);                /* one copy outside the lock less */
+void put_rank_is_done(store_put *put, uint32_t rank); /* it writes into no slot any more */
+/* Published, but its put was taken back while somebody leased it: nobody records it. */
+bool checkpoint_is_lost(const store_checkpoint *checkpoint);
+void put_walk_ended(store_put *put); /* a loop over its pages is over */
 void put_take_over(put_page *item); /* its put owns the page now: find room, ask the rank to copy */
 void put_advance(store_put *put);   /* publish, queue, as far as it can go now */
 

@@ -118,6 +118,15 @@ static bool is_same_checkpoint(const store_checkpoint *stored, const checkpoint_
             memcmp(stored->pages, facts->pages, facts->page_count * sizeof(store_page *)) == 0);
 }
 
+/* Known content stays until the put ends. */
+static void hold_present(put_part *part)
+{
+    if (part->held == NULL) {
+        part->held = part->checkpoint;
+        part->held->leases++;
+    }
+}
+
 static bool publish_checkpoint(store_put *put, uint8_t space_index, store_page **scratch)
 {
     put_part *part = &put->parts[space_index];
@@ -140,7 +149,9 @@ static bool publish_checkpoint(store_put *put, uint8_t space_index, store_page *
     if (stored != NULL) {
         catalog_touch(stored);
         part->checkpoint = stored;
-        part->is_present = true;
+        part->is_present = !checkpoint_is_lost(stored);
+        stored->is_queued = stored->is_queued || !part->is_present;
+        hold_present(part);
         return true;
     }
     memcpy(facts.token_digest, put->token_digest, sizeof facts.token_digest);
@@ -182,6 +193,11 @@ void put_settle_present(store_put *put)
 {
     remember_id(put);
     for (size_t i = 0; i < 2; i++) {
+        if (put->parts[i].checkpoint != NULL) {
+            hold_present(&put->parts[i]);
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
         store_checkpoint *stored = put->parts[i].checkpoint;
 
         if (stored != NULL && stored->batch == NULL) {
@@ -205,7 +221,8 @@ static bool has_work_for_commit(const store_put *put)
         if (stored != NULL && stored->batch == NULL && stored->is_queued) {
             continue;
         }
-        if ((page->batch == NULL || page->id == 0) && page->references > 0) {
+        if ((page->batch == NULL || page->id == 0 || page->pending_row != NULL) &&
+            page->references > 0) {
             return true;
         }
     }

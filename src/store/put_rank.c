@@ -5,7 +5,8 @@
  *   I1  A slot that is being copied into outside the lock is counted in put.copies; it is not given
  * away until copy_end. I2  A rank acks once for what it was asked; a page that it is asked for
  * later takes its ack back (put_take_over). I3  An ack means the pages that the rank was told of:
- * one that became COPY after it had asked is not taken for filled.
+ * one that became COPY after it had asked is not taken for filled. I4  A slot whose address a rank
+ * was told is not given away before that rank acked or failed, or the caller let go of the put.
  *
  * Threads: under the store's lock.
  */
@@ -33,10 +34,16 @@ static uint32_t public_group(const put_page *item)
     return item->put->name->public_of[item->space_index][item->page->group];
 }
 
+/* Staged for the tree before the boundary was known; the boundary has a page of its own instead. */
+static bool is_replaced(const put_page *item)
+{
+    return item->is_span && put_page_is_variant(item);
+}
+
 /* Does this rank look at the page? A replicated one is its copier's. */
 static bool concerns(const put_page *item, uint32_t rank)
 {
-    return item->copier == rank;
+    return item->copier == rank && !is_replaced(item);
 }
 
 static bool is_to_copy(const put_page *item)
@@ -60,6 +67,7 @@ static void describe(const store_put *put, put_page *item, kvarve_page_plan *out
         out->action = KVARVE_PAGE_COPY;
         out->address = arena_address(put->store->arena, page->slot);
         item->is_offered = true; /* I3 */
+        item->is_exposed = true; /* I4 */
     } else if (page->state == PAGE_COPYING) {
         out->action = KVARVE_PAGE_WAIT;
     }
@@ -100,7 +108,8 @@ static put_page *find_item(store_put *put, uint32_t rank, uint32_t group, uint64
         put_page *item = put->pages[at];
         const bool is_rank = item->page->rank == RANK_ALL || item->page->rank == rank;
 
-        if (is_rank && item->position == position && public_group(item) == group) {
+        if (is_rank && item->position == position && public_group(item) == group &&
+            !is_replaced(item)) {
             put->cursor = at;
             return item;
         }
@@ -332,6 +341,7 @@ kvarve_status store_put_ack(store_put *put, uint32_t rank, const kvarve_page_dig
         return status;
     }
     if (put_is_over(put) || put->state == KVARVE_PUT_READY) {
+        put_rank_is_done(put, rank); /* I4 */
         return put->state == KVARVE_PUT_ABORTED ? KVARVE_MISS : KVARVE_OK;
     }
     if (put->state == KVARVE_PUT_WAITING) {
@@ -360,6 +370,7 @@ kvarve_status store_put_fail(store_put *put, uint32_t rank, kvarve_error *err)
     const kvarve_status status = check_rank(put, rank, err);
 
     if (status == KVARVE_OK) {
+        put_rank_is_done(put, rank); /* I4 */
         store_put_abort(put, KVARVE_REFUSED_RANK_FAILED);
     }
     return status;

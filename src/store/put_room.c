@@ -105,6 +105,7 @@ static room_answer take_class(store_put *put, uint32_t slot_bytes)
         if (needs_place(put, put->pages[i], slot_bytes)) {
             put->pages[i]->page->place = places[used++];
             put->pages[i]->page->id = 0;
+            put->pages[i]->page->is_place_recorded = false;
             put->pages[i]->is_new_room = true;
         }
     }

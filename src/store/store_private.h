@@ -120,6 +120,7 @@ struct store_page {
     bool is_verified; /* the arena's bytes were checked, or digested there */
     bool is_damaged;
     bool is_loading;        /* a read into its slot is in flight */
+    bool is_place_recorded; /* some record names its place: it is free only after a transaction */
     uint64_t id;            /* in its newest record; 0: none */
     batch_row *batch;       /* that record's batch; NULL: a commit has to record it */
     batch_row *pending_row; /* of a commit in flight */
@@ -211,6 +212,7 @@ struct put_page {
     bool is_new_room; /* slot and place were reserved in this attempt */
     bool is_offered;  /* COPY: its rank was told its address, or its bytes were copied: an ack can
                          mean it */
+    bool is_exposed;  /* its rank was told its slot's address, and may be writing there */
 };
 
 typedef struct put_part {
@@ -218,11 +220,14 @@ typedef struct put_part {
     store_span *chain;            /* longest stored span, held; NULL: none */
     store_checkpoint *checkpoint; /* published by this put, or found PRESENT; held by is_queued */
     bool is_present;
+    store_checkpoint *held; /* the present one, leased until the put ends */
 } put_part;
 
 typedef struct orphan_slot {
     kvarve_link link;
     arena_slot slot;
+    uint32_t copier; /* the rank that may write into it */
+    bool is_exposed; /* until that rank says so, or the caller lets go of the put */
 } orphan_slot;
 
 typedef struct rank_state {
