@@ -23,7 +23,7 @@
 #include "crash/store_model.h"
 
 #define FILES_MAX  16u
-#define PATH_MAX_  128u
+#define PATH_BYTES 128u
 #define SHORT_FILE UINT64_C(2048)
 
 static const model_item items[] = {
@@ -35,7 +35,7 @@ static const model_item items[] = {
 #define ITEM_COUNT (sizeof items / sizeof *items)
 
 typedef struct damaged_file {
-    char path[PATH_MAX_];
+    char path[PATH_BYTES];
     uint64_t size;
 } damaged_file;
 
@@ -68,7 +68,7 @@ static bool note_file(void *context, const char *path, uint64_t size)
     golden *store = context;
     damaged_file *file = &store->files[store->file_count];
 
-    assert_true(store->file_count < FILES_MAX && strlen(path) < PATH_MAX_);
+    assert_true(store->file_count < FILES_MAX && strlen(path) < PATH_BYTES);
     memcpy(file->path, path, strlen(path) + 1);
     file->size = size;
     store->file_count++;
