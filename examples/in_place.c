@@ -26,11 +26,17 @@ enum { GROUP_ALL = 0, GROUP_WINDOW = 1, GROUP_COUNT = 2 };
 
 static kvarve_error error;
 
+static void give_up(void)
+{
+    (void)fflush(NULL);
+    _Exit(1);
+}
+
 static void must(kvarve_status status, const char *what)
 {
     if (status != KVARVE_OK) {
         fprintf(stderr, "%s: %s: %s\n", what, kvarve_status_text(status), error.text);
-        exit(1);
+        give_up();
     }
 }
 
@@ -39,7 +45,7 @@ static void compute_page(uint32_t group, uint64_t first_token, uint32_t tokens, 
                          uint32_t size)
 {
     for (uint32_t i = 0; i < size; i++) {
-        out[i] = (uint8_t)(first_token * 131u + i * (group + 3u) + i / 256u + tokens);
+        out[i] = (uint8_t)((uint32_t)first_token * 131u + i * (group + 3u) + i / 256u + tokens);
     }
 }
 
@@ -129,7 +135,7 @@ static uint64_t use_checkpoint(kvarve_namespace *space, const kvarve_prefix *pre
         if (memcmp(views[i].address, expected, views[i].size) != 0) {
             fprintf(stderr, "group %u page %llu differs\n", views[i].group,
                     (unsigned long long)views[i].position);
-            exit(1);
+            give_up();
         }
     }
     printf("%llu tokens restored: %zu pages read in place\n", (unsigned long long)found.tokens,

@@ -38,11 +38,17 @@ enum { RUNS = 2 }; /* K and V */
 
 static kvarve_error error;
 
+static void give_up(void)
+{
+    (void)fflush(NULL);
+    _Exit(1);
+}
+
 static void must(kvarve_status status, const char *what)
 {
     if (status != KVARVE_OK) {
         fprintf(stderr, "%s: %s: %s\n", what, kvarve_status_text(status), error.text);
-        exit(1);
+        give_up();
     }
 }
 
@@ -75,39 +81,49 @@ static uint8_t *row_of(const sequence *of, uint32_t rank, uint32_t layer, uint32
     return block + ((size_t)run * BLOCK_TOKENS + token % BLOCK_TOKENS) * ROW_BYTES;
 }
 
-static void compute(const sequence *of, uint32_t rank)
+/* Fill one token's row, or say whether it is as it was filled. */
+static int visit_row(uint8_t *row, uint32_t rank, uint32_t at, uint32_t token, int fills)
 {
+    int differing = 0;
+
+    for (uint32_t i = 0; i < ROW_BYTES; i++) {
+        const uint8_t value = row_value(rank, at / RUNS, at % RUNS, token, i);
+
+        row[i] = fills ? value : row[i];
+        differing += row[i] != value;
+    }
+    return differing == 0;
+}
+
+/* All of a sequence's state on one rank. */
+static int visit_state(const sequence *of, uint32_t rank, int fills)
+{
+    uint8_t *state = memory[rank].state[of->state_block];
+    int is_right = 1;
+
     for (uint32_t token = 0; token < TOKENS; token++) {
         for (uint32_t at = 0; at < LAYERS * RUNS; at++) {
-            uint8_t *row = row_of(of, rank, at / RUNS, at % RUNS, token);
-
-            for (uint32_t i = 0; i < ROW_BYTES; i++) {
-                row[i] = row_value(rank, at / RUNS, at % RUNS, token, i);
-            }
+            is_right &=
+                visit_row(row_of(of, rank, at / RUNS, at % RUNS, token), rank, at, token, fills);
         }
     }
     for (uint32_t i = 0; i < STATE_BYTES; i++) {
-        memory[rank].state[of->state_block][i] = (uint8_t)(i * 13u + rank);
+        const uint8_t value = (uint8_t)(i * 13u + rank);
+
+        state[i] = fills ? value : state[i];
+        is_right &= state[i] == value;
     }
+    return is_right;
+}
+
+static void compute(const sequence *of, uint32_t rank)
+{
+    (void)visit_state(of, rank, 1);
 }
 
 static int is_right(const sequence *of, uint32_t rank)
 {
-    int differing = 0;
-
-    for (uint32_t token = 0; token < TOKENS; token++) {
-        for (uint32_t at = 0; at < LAYERS * RUNS; at++) {
-            const uint8_t *row = row_of(of, rank, at / RUNS, at % RUNS, token);
-
-            for (uint32_t i = 0; i < ROW_BYTES; i++) {
-                differing += row[i] != row_value(rank, at / RUNS, at % RUNS, token, i);
-            }
-        }
-    }
-    for (uint32_t i = 0; i < STATE_BYTES; i++) {
-        differing += memory[rank].state[of->state_block][i] != (uint8_t)(i * 13u + rank);
-    }
-    return differing == 0;
+    return visit_state(of, rank, 0);
 }
 
 /* --- the layout --- */
@@ -140,7 +156,7 @@ static void register_rank(kvarve_namespace *space, uint32_t rank)
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
         regions[layer] = (kvarve_region){.group = GROUP_ATTENTION,
                                          .base = memory[rank].attention[layer],
-                                         .block_stride = BLOCK_BYTES,
+                                         .block_stride = sizeof memory[rank].attention[layer][0],
                                          .row_bytes = ROW_BYTES,
                                          .run_count = RUNS,
                                          .block_count = BLOCKS};
@@ -187,7 +203,7 @@ static void run_all_ranks(kvarve_put *put, kvarve_lease *lease, const sequence *
         tasks[rank] = (rank_task){.put = put, .lease = lease, .of = of, .rank = rank};
         if (pthread_create(&threads[rank], NULL, run_rank, &tasks[rank]) != 0) {
             fprintf(stderr, "no thread\n");
-            exit(1);
+            give_up();
         }
     }
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -196,30 +212,33 @@ static void run_all_ranks(kvarve_put *put, kvarve_lease *lease, const sequence *
     }
 }
 
+/* What says that it will not come to what is waited for. */
+static void check_event(const kvarve_event *event)
+{
+    if (event->kind == KVARVE_EVENT_ABORTED) {
+        fprintf(stderr, "not stored: %s\n", kvarve_refusal_text(event->reason));
+        give_up();
+    }
+    if (event->kind == KVARVE_EVENT_LOAD_FAILED || event->status != KVARVE_OK) {
+        fprintf(stderr, "not restored: %s\n", kvarve_miss_text(event->reason));
+        give_up();
+    }
+}
+
 /* The event loop: take events until `count` of this kind and cookie came. */
 static void wait_for(kvarve_store *store, uint64_t cookie, uint32_t kind, uint32_t count)
 {
     struct pollfd one = {.fd = kvarve_event_fd(store), .events = POLLIN};
+    kvarve_event event;
 
     while (count > 0) {
-        kvarve_event event;
-
-        if (kvarve_next_event(store, &event) == KVARVE_MISS) {
-            if (poll(&one, 1, 30000) != 1) {
-                fprintf(stderr, "no event in 30 s\n");
-                exit(1);
-            }
-            continue;
+        if (kvarve_next_event(store, &event) == KVARVE_OK) {
+            check_event(&event);
+            count -= event.kind == kind && event.cookie == cookie;
+        } else if (poll(&one, 1, 30000) != 1) {
+            fprintf(stderr, "no event in 30 s\n");
+            give_up();
         }
-        if (event.kind == KVARVE_EVENT_ABORTED) {
-            fprintf(stderr, "not stored: %s\n", kvarve_refusal_text(event.reason));
-            exit(1);
-        }
-        if (event.kind == KVARVE_EVENT_LOAD_FAILED || event.status != KVARVE_OK) {
-            fprintf(stderr, "not restored: %s\n", kvarve_miss_text(event.reason));
-            exit(1);
-        }
-        count -= event.kind == kind && event.cookie == cookie;
     }
 }
 

@@ -42,8 +42,9 @@ static char disk[SCRATCH_PATH_MAX + 16];
 static char folder[SCRATCH_PATH_MAX + 32];
 static char ballast[SCRATCH_PATH_MAX + 32];
 
-/* Run a program quietly. True: it said 0. */
-static bool run(const char *const arguments[])
+/* Run a command of the shell quietly, with the image and the folder as $1 and $2. True: it said 0.
+ */
+static bool run(const char *command)
 {
     const pid_t child = fork();
     int status = 0;
@@ -53,7 +54,7 @@ static bool run(const char *const arguments[])
 
         (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
-        (void)execvp(arguments[0], (char *const *)(uintptr_t)arguments);
+        (void)execl("/bin/sh", "sh", "-c", command, "sh", image, disk, (char *)NULL);
         _exit(127);
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -61,23 +62,20 @@ static bool run(const char *const arguments[])
 
 static bool make_disk(void)
 {
-    const char *const format[] = {"mkfs.ext4", "-q", "-F", "-m", "0", image, NULL};
-    const char *const mount[] = {"mount", "-o", "loop", image, disk, NULL};
-    const char *const make[] = {"mkdir", disk, NULL};
     const int fd = open(image, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const bool is_sized = fd >= 0 && ftruncate(fd, DISK_BYTES) == 0;
 
     if (fd >= 0) {
         close(fd);
     }
-    return is_sized && geteuid() == 0 && run(make) && run(format) && run(mount);
+    return is_sized && geteuid() == 0 &&
+           run("PATH=$PATH:/usr/sbin:/sbin; mkdir \"$2\" && mkfs.ext4 -q -F -m 0 \"$1\" && "
+               "mount -o loop \"$1\" \"$2\"");
 }
 
 static void remove_disk(void)
 {
-    const char *const unmount[] = {"umount", disk, NULL};
-
-    (void)run(unmount);
+    (void)run("umount \"$2\"");
     scratch_remove(scratch);
 }
 

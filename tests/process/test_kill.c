@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -274,8 +275,7 @@ static void test_kill__nothing_acknowledged_is_lost(void **state)
         int pipes[2];
         pid_t child;
 
-        assert_int_equal(pipe(pipes),
-                         0); /* NOLINT(android-cloexec-pipe): the child is to have it */
+        assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
         child = fork();
         if (child == 0) {
             close(pipes[0]);
