@@ -464,6 +464,6 @@ void embedded_close(embedded *host)
         free_host(host);
         return;
     }
-    /* A disk that hangs: what its jobs use stays until the process ends. */
-    leave_open_list(host);
+    /* A disk that hangs: what its jobs use stays until the process ends, and so does the folder's
+     * place in the list (I2): a late write would hit what another handle has put there since. */
 }
