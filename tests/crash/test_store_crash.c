@@ -28,7 +28,7 @@
 
 #define SEEDS       UINT64_C(6)
 #define SEEDS_AGAIN UINT64_C(1)
-#define PLANS_MIN   2000u
+#define PLANS_MIN   2400u
 
 typedef struct tally {
     uint64_t plans;

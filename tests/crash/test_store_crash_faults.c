@@ -33,7 +33,7 @@
 #define SEEDS     UINT64_C(2)
 #define FOR_EVER  (UINT64_C(1) << 40)
 #define FAR_NS    (100 * KVARVE_NS_PER_S)
-#define PLANS_MIN 8000u
+#define PLANS_MIN 10000u
 
 #define OPS_SYNC  (WORLD_OP_SYNC | WORLD_OP_SYNC_DIRECTORY)
 #define OPS_KNOWN ((1u << 15) - 1)
