@@ -75,6 +75,8 @@ typedef struct page_discriminator {
     bool has_draft_rows;   /* the group carries draft rows: the last page names their validity */
     uint32_t part; /* endpoint and auxiliary split over several pages: 0-based; 0 adds nothing to
                       the key */
+    uint64_t
+        state_bytes; /* endpoint, auxiliary of any size: all bytes of the state; 0: fixed size */
     const page_digest *exact; /* exact namespaces: the page's digest; else NULL */
 } page_discriminator;
 
@@ -86,6 +88,7 @@ typedef struct page_discriminator {
  *   attention:G                     prefix and window
  *   attention:G:draft:D             the same where has_draft_rows and D is less than the page's
  * tokens recurrent:G                     endpoint auxiliary:D:KIND                auxiliary
+ *   ...:bytes:S                     of a state of any size: all its bytes
  *   ...:part:P                      part P > 0 of an endpoint or auxiliary
  *   ...:x:HEX32                     exact namespaces
  */

@@ -100,6 +100,10 @@ void page_discriminator_text(const page_discriminator *what, uint64_t tokens,
         add(&to, checkpoint_kind_text(what->kind));
         break;
     }
+    if (what->state_bytes > 0) {
+        add(&to, ":bytes:");
+        add_number(&to, what->state_bytes);
+    }
     if (what->part > 0) {
         add(&to, ":part:");
         add_number(&to, what->part);

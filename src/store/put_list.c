@@ -29,56 +29,8 @@ typedef struct listing {
     uint64_t boundary; /* N; ends up to here */
     bool has_own;      /* the checkpoint's own pages too */
     kvarve_error *err;
+    uint64_t state_bytes; /* of the VARIABLE state listed now */
 } listing;
-
-static int compare_digests(const void *a, const void *b)
-{
-    const kvarve_page_digest *x = a;
-    const kvarve_page_digest *y = b;
-
-    if (x->rank != y->rank) {
-        return x->rank < y->rank ? -1 : 1;
-    }
-    if (x->group != y->group) {
-        return x->group < y->group ? -1 : 1;
-    }
-    return (x->position > y->position) - (x->position < y->position);
-}
-
-kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests, size_t count,
-                              kvarve_error *err)
-{
-    kvarve_release(put->digests);
-    put->digests = NULL;
-    put->digest_count = 0;
-    if (count == 0) {
-        return KVARVE_OK;
-    }
-    if (digests == NULL || count > PUT_PAGES_MAX) {
-        return kvarve_fail(err, KVARVE_INVALID, "put: %zu page digests, at most %u", count,
-                           PUT_PAGES_MAX);
-    }
-    put->digests = kvarve_allocate_array(count, sizeof *digests);
-    if (put->digests == NULL) {
-        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: %zu page digests", count);
-    }
-    memcpy(put->digests, digests, count * sizeof *digests);
-    qsort(put->digests, count, sizeof *digests, compare_digests);
-    put->digest_count = count;
-    return KVARVE_OK;
-}
-
-const page_digest *put_find_digest(const store_put *put, uint32_t rank, uint32_t group,
-                                   uint64_t position)
-{
-    const kvarve_page_digest wanted = {.rank = rank, .group = group, .position = position};
-    const kvarve_page_digest *found =
-        put->digest_count == 0
-            ? NULL
-            : bsearch(&wanted, put->digests, put->digest_count, sizeof wanted, compare_digests);
-
-    return found == NULL ? NULL : (const page_digest *)(const void *)found->digest;
-}
 
 static uint32_t public_rank(uint16_t rank)
 {
@@ -101,8 +53,10 @@ static kvarve_status key_at(const listing *list, uint64_t end, uint32_t group, u
 {
     const kvarve_group *description = &list->part->space->groups[group];
     uint8_t digest[KVARVE_DIGEST_SIZE];
-    page_discriminator what = {
-        .class = (page_class)description->page_class, .group = group, .part = part};
+    page_discriminator what = {.class = (page_class)description->page_class,
+                               .group = group,
+                               .part = part,
+                               .state_bytes = list->state_bytes};
     kvarve_status status = kvarve_prefix_digest(list->prefix, end, digest, list->err);
 
     if (status != KVARVE_OK) {
@@ -601,6 +555,9 @@ static kvarve_status list_state_of_rank(listing *list, uint32_t group, uint16_t 
                            list->put->name->public_of[list->space_index][group],
                            (unsigned long long)page_bytes * KVARVE_PARTS_MAX);
     }
+    if ((list->part->space->groups[group].flags & KVARVE_GROUP_VARIABLE) != 0) {
+        list->state_bytes = size;
+    }
     for (uint64_t at = 0; at < size && status == KVARVE_OK; at += page_bytes) {
         const wanted_page base = {
             .group = group,
@@ -616,6 +573,7 @@ static kvarve_status list_state_of_rank(listing *list, uint32_t group, uint16_t 
         wanted.key = &key;
         status = status == KVARVE_OK ? list_for_rank(list, &wanted, rank) : status;
     }
+    list->state_bytes = 0;
     return status;
 }
 
