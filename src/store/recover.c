@@ -27,14 +27,14 @@
 #include "base/fail.h"
 #include "env/io_all.h"
 #include "format/store_file.h"
-#include "store/put_private.h"
+#include "store/recover_private.h"
 
 #define RESERVE_BYTES      (UINT64_C(64) << 20)
 #define DOCUMENT_BYTES_MAX (UINT32_C(1) << 18)
 #define DOCUMENTS_MAX      65536u
 
-static kvarve_status path_of(const store_machine *store, const char *name,
-                             char out[KVARVE_PATH_MAX], kvarve_error *err)
+kvarve_status recover_path(const store_machine *store, const char *name, char out[KVARVE_PATH_MAX],
+                           kvarve_error *err)
 {
     if (io_join_path(out, KVARVE_PATH_MAX, store->directory, name) != 0) {
         return kvarve_fail(err, KVARVE_INVALID, "store %s: the path is too long", store->directory);
@@ -42,7 +42,7 @@ static kvarve_status path_of(const store_machine *store, const char *name,
     return KVARVE_OK;
 }
 
-static bool has_flag(const store_machine *store, uint32_t flag)
+bool recover_has_flag(const store_machine *store, uint32_t flag)
 {
     return (store->options.flags & flag) != 0;
 }
@@ -86,7 +86,8 @@ static kvarve_status open_folder(store_machine *store, kvarve_error *err)
     if (rc != -ENOENT) {
         return kvarve_fail_io(err, rc, "open store %s", store->directory);
     }
-    if (has_flag(store, KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD)) {
+    if (recover_has_flag(store,
+                         KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD)) {
         (void)kvarve_fail(err, KVARVE_MISS, "open store %s: there is none", store->directory);
         return KVARVE_MISS;
     }
@@ -103,7 +104,7 @@ static kvarve_status take_lock(store_machine *store, kvarve_error *err)
     kvarve_io *io = store->env.io;
     char path[KVARVE_PATH_MAX];
     int64_t owner = 0;
-    kvarve_status status = path_of(store, "lock", path, err);
+    kvarve_status status = recover_path(store, "lock", path, err);
     int rc;
 
     if (status != KVARVE_OK) {
@@ -120,165 +121,6 @@ static kvarve_status take_lock(store_machine *store, kvarve_error *err)
                            (long long)owner);
     }
     return rc == 0 ? KVARVE_OK : kvarve_fail_io(err, rc, "lock %s", path);
-}
-
-/* --- identity --- */
-
-static kvarve_status write_store_file(store_machine *store, const store_file *file,
-                                      const char *path, kvarve_error *err)
-{
-    char text[STORE_FILE_SIZE_MAX];
-    const size_t size = store_file_encode(file, text);
-
-    return io_replace_file(store->env.io, store->directory, path, text, size, 0600, err);
-}
-
-static bool has_file(const store_machine *store, const char *name)
-{
-    kvarve_file_stat stat;
-    char path[KVARVE_PATH_MAX];
-
-    return path_of(store, name, path, NULL) == KVARVE_OK &&
-           store->env.io->ops->stat(store->env.io, path, &stat) == 0;
-}
-
-typedef struct uuid_search {
-    store_machine *store;
-    char *directory;
-    store_file *file;
-} uuid_search;
-
-/* A segment file's first block says which store it belongs to. */
-static bool learn_uuid(void *context, const char *name)
-{
-    uuid_search *search = context;
-    kvarve_io *io = search->store->env.io;
-    char path[KVARVE_PATH_MAX];
-    uint8_t *block = kvarve_allocate(SEGMENT_HEAD_SIZE);
-    segment_head head;
-    kvarve_fd fd;
-
-    if (block == NULL || io_join_path(path, sizeof path, search->directory, name) != 0 ||
-        io->ops->open(io, path, KVARVE_OPEN_READ, 0, &fd) != 0) {
-        kvarve_release(block);
-        return true;
-    }
-    if (io_read_all(io, fd, block, SEGMENT_HEAD_SIZE, 0) == 0 &&
-        segment_head_decode(block, &head, NULL) == KVARVE_OK &&
-        search->file->former_count < STORE_FORMERS_MAX) {
-        bool is_known = false;
-
-        for (uint32_t i = 0; i < search->file->former_count; i++) {
-            is_known =
-                is_known || memcmp(&search->file->formers[i], &head.store, sizeof head.store) == 0;
-        }
-        if (!is_known) {
-            search->file->formers[search->file->former_count++] = head.store;
-        }
-    }
-    io->ops->close(io, fd);
-    kvarve_release(block);
-    return true;
-}
-
-/* The store file is lost: rebuild takes what its segments say as the folder's former identity. */
-static void learn_formers(store_machine *store, store_file *file)
-{
-    char directory[KVARVE_PATH_MAX];
-    uuid_search search = {.store = store, .directory = directory, .file = file};
-
-    if (path_of(store, "segments", directory, NULL) == KVARVE_OK) {
-        (void)store->env.io->ops->list(store->env.io, directory, learn_uuid, &search);
-    }
-}
-
-static kvarve_status new_identity(store_machine *store, store_file *file, kvarve_error *err)
-{
-    const int rc =
-        store->env.random->fill(store->env.random, file->uuid.bytes, sizeof file->uuid.bytes);
-
-    return rc == 0 ? KVARVE_OK
-                   : kvarve_fail_io(err, rc, "draw an identity for store %s", store->directory);
-}
-
-/* The folder was copied: it becomes a store of its own that owns the records of the one before. */
-static kvarve_status adopt_copy(store_machine *store, store_file *file, kvarve_error *err)
-{
-    if (file->former_count == STORE_FORMERS_MAX) {
-        memmove(&file->formers[0], &file->formers[1],
-                (STORE_FORMERS_MAX - 1) * sizeof file->formers[0]);
-        file->former_count--;
-    }
-    file->formers[file->former_count++] = file->uuid;
-    return new_identity(store, file, err);
-}
-
-static kvarve_status read_store_file(store_machine *store, const char *path, store_file *file,
-                                     bool *out_is_new, kvarve_error *err)
-{
-    char *text = NULL;
-    size_t size = 0;
-    kvarve_status status =
-        io_read_file(store->env.io, path, STORE_FILE_SIZE_MAX, &text, &size, err);
-
-    if (status == KVARVE_OK) {
-        status = store_file_decode(text, size, file, err);
-        kvarve_release(text);
-        if (status == KVARVE_CORRUPT && has_flag(store, KVARVE_OPEN_REBUILD)) {
-            status = KVARVE_MISS;
-        }
-    } else if (status == KVARVE_INVALID) {
-        status = kvarve_fail(err, KVARVE_CORRUPT, "read %s: not a store file", path);
-    }
-    if (status != KVARVE_MISS) {
-        *out_is_new = false;
-        return status;
-    }
-    if (has_file(store, "index.db") && !has_flag(store, KVARVE_OPEN_REBUILD)) {
-        return kvarve_fail(err, KVARVE_CORRUPT,
-                           "open store %s: its file `store` is missing (kvarve rebuild)",
-                           store->directory);
-    }
-    if (store->is_read_only) {
-        (void)kvarve_fail(err, KVARVE_MISS, "open store %s: there is none", store->directory);
-        return KVARVE_MISS;
-    }
-    *out_is_new = true;
-    *file = (store_file){.format = STORE_FORMAT};
-    if (has_flag(store, KVARVE_OPEN_REBUILD)) {
-        learn_formers(store, file);
-    }
-    return new_identity(store, file, err);
-}
-
-static kvarve_status open_identity(store_machine *store, store_file *file, kvarve_error *err)
-{
-    char path[KVARVE_PATH_MAX];
-    kvarve_file_stat lock;
-    bool is_new = false;
-    kvarve_status status = path_of(store, "store", path, err);
-    int rc;
-
-    if (status == KVARVE_OK) {
-        status = read_store_file(store, path, file, &is_new, err);
-    }
-    if (status != KVARVE_OK) {
-        return status;
-    }
-    rc = store->env.io->ops->stat_fd(store->env.io, store->lock_fd, &lock);
-    if (rc < 0) {
-        return kvarve_fail_io(err, rc, "look at the lock of store %s", store->directory);
-    }
-    if (!is_new && file->lock_inode != lock.inode && !store->is_read_only) {
-        status = adopt_copy(store, file, err);
-        is_new = true;
-    }
-    if (status == KVARVE_OK && is_new) {
-        file->lock_inode = lock.inode;
-        status = write_store_file(store, file, path, err);
-    }
-    store->uuid = file->uuid;
-    return status;
 }
 
 /* --- identity documents --- */
@@ -334,7 +176,7 @@ static kvarve_status open_documents(store_machine *store, kvarve_error *err)
     kvarve_io *io = store->env.io;
     char directory[KVARVE_PATH_MAX];
     document_search search = {.store = store, .directory = directory};
-    kvarve_status status = path_of(store, "namespaces", directory, err);
+    kvarve_status status = recover_path(store, "namespaces", directory, err);
     kvarve_file_stat stat;
     int rc;
 
@@ -646,11 +488,11 @@ static kvarve_status open_segments(store_machine *store, const store_file *file,
         .formers = file->formers,
         .former_count = file->former_count,
         .file_bytes = store->options.segment_bytes,
-        .use_direct = !has_flag(store, KVARVE_OPEN_BUFFERED),
+        .use_direct = !recover_has_flag(store, KVARVE_OPEN_BUFFERED),
         .is_read_only = store->is_read_only,
     };
     char directory[KVARVE_PATH_MAX];
-    kvarve_status status = path_of(store, "segments", directory, err);
+    kvarve_status status = recover_path(store, "segments", directory, err);
 
     return status == KVARVE_OK
                ? segment_open(&store->env, directory, &options, &store->segments, err)
@@ -687,7 +529,7 @@ static void make_reserve(store_machine *store)
     kvarve_file_stat stat;
     kvarve_fd fd;
 
-    if (path_of(store, "reserve", path, NULL) != KVARVE_OK || bytes == 0) {
+    if (recover_path(store, "reserve", path, NULL) != KVARVE_OK || bytes == 0) {
         return;
     }
     if (io->ops->stat(io, path, &stat) == 0 && stat.size > 0) {
@@ -715,7 +557,7 @@ static kvarve_status open_parts(store_machine *store, store_file *file, rebuild 
     if (status == KVARVE_OK) {
         status = open_documents(store, err);
     }
-    if (status == KVARVE_OK && !has_flag(store, KVARVE_OPEN_REBUILD)) {
+    if (status == KVARVE_OK && !recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
         segment_count(store->segments, &segments);
         status = open_index(store, segments.file_count > 0, err);
         status = status == KVARVE_OK ? load_index(store, file, err) : status;
@@ -723,7 +565,7 @@ static kvarve_status open_parts(store_machine *store, store_file *file, rebuild 
     if (status == KVARVE_OK) {
         status = arena_open(&store->env, store->options.arena_bytes, &store->arena, err);
     }
-    if (status == KVARVE_OK && has_flag(store, KVARVE_OPEN_REBUILD)) {
+    if (status == KVARVE_OK && recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
         status = rebuild_index(store, file, out, err);
     }
     return status;
@@ -742,7 +584,7 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
         status = rebuild_mark_find(store, err);
     }
     if (status == KVARVE_OK) {
-        status = open_identity(store, &file, err);
+        status = identity_open(store, &file, err);
     }
     if (status == KVARVE_OK) {
         status = open_parts(store, &file, &all, err);
