@@ -64,17 +64,20 @@ typedef struct kvarve_store_options {
 #define KVARVE_STORE_OPTIONS_INIT {.struct_size = sizeof(kvarve_store_options)}
 
 /*
- * Open the store in the folder `endpoint`, made if absent (mode 0700); its parent must exist. The
- * store runs inside this process, on one thread of its own and options->pool_threads more, all
- * signals blocked. ("unix:..." is a daemon's door, not in this version: KVARVE_UNSUPPORTED.)
+ * Open the store in the folder `endpoint`, made if absent (mode 0700); its parent must exist. A
+ * folder that holds other people's files only becomes a store beside them (their names must not be
+ * ours: store, lock, reserve, rebuild, index.db*, segments, namespaces); they are not touched. One
+ * that holds a part of a store, but not its file `store`, is refused. The store runs inside this
+ * process, on one thread of its own and options->pool_threads more, all signals blocked.
+ * ("unix:..." is a daemon's door, not in this version: KVARVE_UNSUPPORTED.)
  *
  * Blocks    until the index is read: about 2 us a checkpoint.
  * options   NULL: all defaults.
  *
  * KVARVE_BUSY: another process has it open (err says which pid); KVARVE_NO_MEMORY: the arena does
- * not fit (err has the numbers); KVARVE_NO_SPACE; KVARVE_CORRUPT: index or store file is damaged
- * (`kvarve rebuild`); KVARVE_UNSUPPORTED: written by a newer version; KVARVE_INVALID: the path is a
- * file, or an option is out of range.
+ * not fit (err has the numbers); KVARVE_NO_SPACE; KVARVE_CORRUPT: index or store file is damaged or
+ * lost (`kvarve rebuild`; err says when there is nothing to rebuild from); KVARVE_UNSUPPORTED:
+ * written by a newer version; KVARVE_INVALID: the path is a file, or an option is out of range.
  */
 KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_open(const char *endpoint,
                                                       const kvarve_store_options *options,

@@ -52,6 +52,17 @@ static int read_slot(const store_machine *store, uint32_t which, uint64_t *out)
     return rc == -ENODATA ? 0 : rc;
 }
 
+bool epoch_is_foreign(const store_machine *store)
+{
+    kvarve_io *io = store->env.io;
+    kvarve_file_stat stat;
+    uint64_t epochs[2] = {0, 0};
+
+    return io->ops->stat_fd(io, store->lock_fd, &stat) == 0 && stat.size > 0 &&
+           read_slot(store, 0, &epochs[0]) == 0 && read_slot(store, 1, &epochs[1]) == 0 &&
+           epochs[0] == 0 && epochs[1] == 0;
+}
+
 static kvarve_status draw_lost(store_machine *store, uint64_t *out, kvarve_error *err)
 {
     const int rc = store->env.random->fill(store->env.random, out, sizeof *out);

@@ -6,6 +6,7 @@
  *
  * Blocks: called at open, under the folder's lock, before anything else runs.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -104,6 +105,107 @@ static kvarve_status adopt_copy(store_machine *store, store_file *file, kvarve_e
     return new_identity(store, file, err);
 }
 
+/* --- no file `store` --- */
+
+static bool is_segment(void *context, const char *name)
+{
+    const size_t length = strlen(name);
+    bool *found = context;
+
+    *found = length > 4 && strcmp(name + length - 4, ".seg") == 0;
+    return !*found;
+}
+
+static bool is_document(void *context, const char *name)
+{
+    bool *found = context;
+
+    *found = strlen(name) == 69 && strcmp(name + 64, ".json") == 0;
+    return !*found;
+}
+
+/* Does the folder DIR/name hold a file that `visit` takes for one of ours? */
+static kvarve_status look_into(const store_machine *store, const char *name,
+                               kvarve_list_visit visit, bool *out_found, kvarve_error *err)
+{
+    kvarve_io *io = store->env.io;
+    char directory[KVARVE_PATH_MAX];
+    kvarve_status status = recover_path(store, name, directory, err);
+    int rc;
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    *out_found = false;
+    rc = io->ops->list(io, directory, visit, out_found);
+    return rc == 0 || rc == -ENOENT || rc == -ENOTDIR
+               ? KVARVE_OK
+               : kvarve_fail_io(err, rc, "list %s", directory);
+}
+
+/* The name of a file that only a store has written, which wrote `store` first; NULL: none. */
+static const char *find_remains(const store_machine *store)
+{
+    static const char *const names[] = {"index.db", "index.db-wal", "rebuild", "reserve"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (has_file(store, names[i])) {
+            return names[i];
+        }
+    }
+    return NULL;
+}
+
+static kvarve_status refuse_new(const store_machine *store, kvarve_error *err)
+{
+    const bool makes_none =
+        recover_has_flag(store, KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD);
+
+    if (makes_none) {
+        (void)kvarve_fail(err, KVARVE_MISS, "open store %s: there is none", store->directory);
+        return KVARVE_MISS;
+    }
+    if (epoch_is_foreign(store)) {
+        return kvarve_fail(err, KVARVE_CORRUPT,
+                           "open store %s: its file `lock` is another application's",
+                           store->directory);
+    }
+    return KVARVE_OK;
+}
+
+/* There is no file `store`: may this folder become one? What else is in it, of other names, is
+ * somebody's own and stays as it is. */
+static kvarve_status check_new(const store_machine *store, kvarve_error *err)
+{
+    bool has_segments = false;
+    bool has_documents = false;
+    const char *remains;
+    kvarve_status status = look_into(store, "segments", is_segment, &has_segments, err);
+
+    if (status == KVARVE_OK) {
+        status = look_into(store, "namespaces", is_document, &has_documents, err);
+    }
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    remains = has_documents ? "namespaces" : find_remains(store);
+    if (!has_segments && remains == NULL) {
+        return refuse_new(store, err);
+    }
+    if (recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
+        return KVARVE_OK;
+    }
+    return has_segments
+               ? kvarve_fail(err, KVARVE_CORRUPT,
+                             "open store %s: its file `store` is missing, its segments are there "
+                             "(kvarve rebuild)",
+                             store->directory)
+               : kvarve_fail(err, KVARVE_CORRUPT,
+                             "open store %s: its file `store` is missing, and all segments: of a "
+                             "store that was here only `%s` is left (empty the folder)",
+                             store->directory, remains);
+}
+
 static kvarve_status read_store_file(store_machine *store, const char *path, store_file *file,
                                      bool *out_is_new, kvarve_error *err)
 {
@@ -125,14 +227,9 @@ static kvarve_status read_store_file(store_machine *store, const char *path, sto
         *out_is_new = false;
         return status;
     }
-    if (has_file(store, "index.db") && !recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
-        return kvarve_fail(err, KVARVE_CORRUPT,
-                           "open store %s: its file `store` is missing (kvarve rebuild)",
-                           store->directory);
-    }
-    if (store->is_read_only) {
-        (void)kvarve_fail(err, KVARVE_MISS, "open store %s: there is none", store->directory);
-        return KVARVE_MISS;
+    status = check_new(store, err);
+    if (status != KVARVE_OK) {
+        return status;
     }
     *out_is_new = true;
     *file = (store_file){.format = STORE_FORMAT};

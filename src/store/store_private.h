@@ -497,6 +497,8 @@ void recover_close(store_machine *store);
 /* epoch.c: numbers that are later than those of any record before. */
 kvarve_status epoch_begin(store_machine *store, kvarve_error *err);
 int epoch_keep(const store_machine *store); /* blocks; 0 or -errno */
+/* The lock file has content that we never wrote. */
+bool epoch_is_foreign(const store_machine *store);
 
 /* rebuild_mark.c: a rebuild that was cut short begins anew. */
 kvarve_status rebuild_mark_find(store_machine *store,

@@ -28,7 +28,7 @@
 #define ONE_PAGE(name, bytes)                                                                      \
     {                                                                                              \
         .identity = "{\"model\":\"" name "\"}", .ranks = 1, .group_count = 1, .groups = {          \
-            {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = bytes}                             \
+            {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = (bytes)}                           \
         }                                                                                          \
     }
 
