@@ -199,11 +199,11 @@ static kvarve_status make_mapping(kvarve_arena *arena, kvarve_error *err)
 {
     kvarve_memory *memory = arena->env->memory;
     const uint64_t bytes = (uint64_t)arena->chunk_count * ARENA_CHUNK_BYTES;
-    int rc =
-        memory->create(memory, "kvarve-arena", (size_t)(bytes + ARENA_HEAD_SIZE), &arena->mapping);
+    int rc = memory->create(memory, MEMORY_PRIVATE, "kvarve-arena",
+                            (size_t)(bytes + ARENA_HEAD_SIZE), &arena->mapping);
 
     if (rc < 0) {
-        return kvarve_fail_io(err, rc, "arena: make %" PRIu64 " bytes of shared memory", bytes);
+        return kvarve_fail_io(err, rc, "arena: make %" PRIu64 " bytes of memory", bytes);
     }
     choose_piece(arena);
     run_populate(&arena->populate);

@@ -238,7 +238,7 @@ void *bench_buffer(size_t size, kvarve_error *err)
     int rc;
 
     KVARVE_ASSERT(mapping != NULL);
-    rc = memory->create(memory, "kvarve-bench", whole, mapping);
+    rc = memory->create(memory, MEMORY_PRIVATE, "kvarve-bench", whole, mapping);
     if (rc == 0) {
         rc = memory->populate(memory, mapping, 0, whole);
         if (rc < 0) {

@@ -174,12 +174,13 @@ uint64_t headroom_allowed(uint64_t machine_bytes, uint64_t group_bytes)
     return kvarve_min_u64(machine_bytes, group_bytes) / 10 * 9;
 }
 
-bool headroom_huge_is_allowed(const char *shmem_enabled)
+bool headroom_huge_is_allowed(const char *enabled)
 {
-    static const char *const allowed[] = {"[always]", "[within_size]", "[advise]", "[force]"};
+    static const char *const allowed[] = {"[always]", "[within_size]", "[advise]", "[madvise]",
+                                          "[force]"};
 
-    for (size_t i = 0; shmem_enabled != NULL && i < sizeof allowed / sizeof allowed[0]; i++) {
-        if (strstr(shmem_enabled, allowed[i]) != NULL) {
+    for (size_t i = 0; enabled != NULL && i < sizeof allowed / sizeof allowed[0]; i++) {
+        if (strstr(enabled, allowed[i]) != NULL) {
             return true;
         }
     }

@@ -49,8 +49,8 @@ uint64_t headroom_of_group(const char *limit, const char *usage, const char *sta
 /* 90 % of the smaller one. */
 uint64_t headroom_allowed(uint64_t machine_bytes, uint64_t group_bytes);
 
-/* What /sys/kernel/mm/transparent_hugepage/shmem_enabled has in brackets lets a mapping ask for
- * huge pages. */
-bool headroom_huge_is_allowed(const char *shmem_enabled);
+/* What enabled or shmem_enabled in /sys/kernel/mm/transparent_hugepage has in brackets lets a
+ * mapping ask for huge pages. */
+bool headroom_huge_is_allowed(const char *enabled);
 
 #endif

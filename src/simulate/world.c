@@ -81,12 +81,14 @@ typedef struct sim_mapping {
     void *base;
 } sim_mapping;
 
-static int sim_create(kvarve_memory *memory, const char *name, size_t size, kvarve_mapping *out)
+static int sim_create(kvarve_memory *memory, memory_sharing sharing, const char *name, size_t size,
+                      kvarve_mapping *out)
 {
     sim_world *world = KVARVE_LIST_ITEM(memory, sim_world, memory);
     sim_mapping *mapping;
     uintptr_t start;
 
+    (void)sharing;
     (void)name;
     if (size == 0 || size % PAGE_SIZE != 0 || size > SIZE_MAX / 2) {
         return -EINVAL;

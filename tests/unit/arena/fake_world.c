@@ -10,11 +10,13 @@
 
 #include "base/assert.h"
 
-static int fake_create(kvarve_memory *memory, const char *name, size_t size, kvarve_mapping *out)
+static int fake_create(kvarve_memory *memory, memory_sharing sharing, const char *name, size_t size,
+                       kvarve_mapping *out)
 {
     fake_world *world = KVARVE_LIST_ITEM(memory, fake_world, memory);
     void *base;
 
+    (void)sharing;
     (void)name;
     if (world->create_rc < 0) {
         return world->create_rc;

@@ -94,6 +94,7 @@ static void test_headroom__huge_pages_need_permission(void **state)
     assert_false(headroom_huge_is_allowed("always within_size advise never [deny] force\n"));
     assert_false(headroom_huge_is_allowed(NULL));
     assert_true(headroom_huge_is_allowed("always within_size [advise] never deny force\n"));
+    assert_true(headroom_huge_is_allowed("always [madvise] never\n"));
     assert_true(headroom_huge_is_allowed("[always] within_size advise never deny force\n"));
     assert_true(headroom_huge_is_allowed("always [within_size] advise never deny force\n"));
 }

@@ -1,5 +1,5 @@
 /*
- * test_memory.c - shared memory of the real machine: sealed, populated, not inherited by children.
+ * test_memory.c - large memory of the real machine: sealed, populated, not inherited by children.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static int setup(void **state)
     kvarve_memory *memory = memory_posix();
 
     (void)state;
-    return memory->create(memory, "kvarve-test", PAGES * PAGE, &mapping);
+    return memory->create(memory, MEMORY_SHARED, "kvarve-test", PAGES * PAGE, &mapping);
 }
 
 static int teardown(void **state)
@@ -66,8 +66,8 @@ static void test_memory__sizes_are_pages(void **state)
     kvarve_mapping none = {.fd = -5};
 
     (void)state;
-    assert_int_equal(memory->create(memory, "x", 0, &none), -EINVAL);
-    assert_int_equal(memory->create(memory, "x", PAGE + 1, &none), -EINVAL);
+    assert_int_equal(memory->create(memory, MEMORY_SHARED, "x", 0, &none), -EINVAL);
+    assert_int_equal(memory->create(memory, MEMORY_SHARED, "x", PAGE + 1, &none), -EINVAL);
     assert_int_equal(none.fd, -5);
 }
 
@@ -98,7 +98,7 @@ static void test_memory__more_than_the_headroom_is_refused_untouched(void **stat
 
     (void)state;
     assert_true(headroom > 0);
-    if (memory->create(memory, "large", size, &large) < 0) {
+    if (memory->create(memory, MEMORY_SHARED, "large", size, &large) < 0) {
         skip(); /* this machine does not even lend the addresses */
     }
     assert_int_equal(memory->populate(memory, &large, 0, size), -ENOMEM);
@@ -138,6 +138,34 @@ static void test_memory__destroy_clears_the_mapping(void **state)
     memory->destroy(memory, &mapping); /* and again, as tear-downs do */
 }
 
+static void test_memory__private_pages_are_populated_and_not_inherited(void **state)
+{
+    kvarve_memory *memory = memory_posix();
+    kvarve_mapping own;
+    unsigned char residency[PAGES];
+    pid_t child;
+    int status;
+
+    (void)state;
+    assert_int_equal(memory->create(memory, MEMORY_PRIVATE, "own", PAGES * PAGE, &own), 0);
+    assert_int_equal(own.fd, -1);
+    assert_int_equal((uintptr_t)own.base % PAGE, 0);
+    assert_int_equal(memory->populate(memory, &own, 8 * PAGE, 16 * PAGE), 0);
+    assert_int_equal(mincore(own.base, own.size, residency), 0);
+    assert_int_equal(residency[8] & 1, 1);
+    assert_int_equal(residency[23] & 1, 1);
+    memset(own.base, 'x', own.size);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(mincore(own.base, PAGE, residency) < 0 && errno == ENOMEM ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    memory->destroy(memory, &own);
+    assert_null(own.base);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -148,6 +176,7 @@ int main(void)
         CASE(test_memory__more_than_the_headroom_is_refused_untouched),
         CASE(test_memory__a_child_does_not_have_it),
         CASE(test_memory__destroy_clears_the_mapping),
+        cmocka_unit_test(test_memory__private_pages_are_populated_and_not_inherited),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

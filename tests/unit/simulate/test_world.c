@@ -126,7 +126,7 @@ static void test_world__a_restart_ends_the_process(void **state)
 
     (void)state;
     submit_notes("ri");
-    assert_int_equal(env->memory->create(env->memory, "arena", 8192, &mapping), 0);
+    assert_int_equal(env->memory->create(env->memory, MEMORY_PRIVATE, "arena", 8192, &mapping), 0);
     (void)file_open(world, "a");
     world_restart(world, NULL);
     assert_int_equal(env->executor->pending(env->executor), 0);
@@ -143,8 +143,8 @@ static void test_world__memory_is_aligned_zero_and_limited(void **state)
     kvarve_mapping mapping;
 
     (void)state;
-    assert_int_equal(memory->create(memory, "arena", 100, &mapping), -EINVAL);
-    assert_int_equal(memory->create(memory, "arena", 3 * BLOCK, &mapping), 0);
+    assert_int_equal(memory->create(memory, MEMORY_PRIVATE, "arena", 100, &mapping), -EINVAL);
+    assert_int_equal(memory->create(memory, MEMORY_PRIVATE, "arena", 3 * BLOCK, &mapping), 0);
     assert_int_equal((uintptr_t)mapping.base % BLOCK, 0);
     for (size_t i = 0; i < mapping.size; i++) {
         assert_int_equal(((char *)mapping.base)[i], 0);
