@@ -10,7 +10,9 @@
  *   O3  The schema, the application_id and the version are written in one transaction.
  *   O4  Removing goes database first, durably: a log without its database is ignored, a database
  *       without its log would be an older truth.
- *   O5  Nothing is configured for the whole process; the connection has its own VFS and no mutex.
+ *   O5  A database that a checkpoint has written (only that brings the application_id into the
+ * file) has its log beside it, if an empty one: without it, it is an older state, and is refused.
+ *   O6  Nothing is configured for the whole process; the connection has its own VFS and no mutex.
  *
  * Threads and ownership: see index.h. SQLite's memory comes from its own allocator, since taking
  * that over would be a global setting; cache_size bounds it.
@@ -26,13 +28,14 @@
 #include "base/fail.h"
 #include "env/io_all.h"
 
-#define INDEX_MAGIC        UINT32_C(0x6b764958)
-#define APPLICATION_ID     0x6b766172 /* "kvar" */
-#define SCHEMA_VERSION     1
-#define LENGTH_LIMIT       ((int)INDEX_BODY_BYTES_MAX + 4096)
-#define NAME_BYTES_MAX     32 /* "/index.db-journal" and what SQLite may add */
-#define STRINGIFY_VALUE(x) #x
-#define STRINGIFY(x)       STRINGIFY_VALUE(x)
+#define INDEX_MAGIC           UINT32_C(0x6b764958)
+#define APPLICATION_ID        0x6b766172 /* "kvar" */
+#define APPLICATION_ID_OFFSET 68u        /* in the file, big endian */
+#define SCHEMA_VERSION        1
+#define LENGTH_LIMIT          ((int)INDEX_BODY_BYTES_MAX + 4096)
+#define NAME_BYTES_MAX        32 /* "/index.db-journal" and what SQLite may add */
+#define STRINGIFY_VALUE(x)    #x
+#define STRINGIFY(x)          STRINGIFY_VALUE(x)
 
 typedef struct table {
     const char *name;
@@ -395,6 +398,40 @@ static kvarve_status check_present(const kvarve_env *env, const char *directory,
     return rc < 0 ? kvarve_fail_io(err, rc, "stat %s", path) : KVARVE_OK;
 }
 
+/* O5. SQLite would make a new log and say nothing. */
+static kvarve_status check_log(const kvarve_env *env, const char *directory, kvarve_error *err)
+{
+    kvarve_io *io = env->io;
+    char path[KVARVE_PATH_MAX];
+    const uint8_t id[4] = {APPLICATION_ID >> 24 & 0xff, APPLICATION_ID >> 16 & 0xff,
+                           APPLICATION_ID >> 8 & 0xff, APPLICATION_ID & 0xff};
+    uint8_t application[4] = {0};
+    kvarve_file_stat stat;
+    kvarve_fd fd;
+    int rc = io_join_path(path, sizeof path, directory, INDEX_LOG_NAME);
+
+    rc = rc == 0 ? io->ops->stat(io, path, &stat) : rc;
+    if (rc != -ENOENT) {
+        return rc < 0 ? kvarve_fail_io(err, rc, "stat %s", path) : KVARVE_OK;
+    }
+    rc = io_join_path(path, sizeof path, directory, INDEX_FILE_NAME);
+    rc = rc == 0 ? io->ops->open(io, path, KVARVE_OPEN_READ, 0, &fd) : rc;
+    if (rc == 0) {
+        rc = io_read_all(io, fd, application, sizeof application, APPLICATION_ID_OFFSET);
+        io->ops->close(io, fd);
+    }
+    if (rc < 0) { /* no database, or one that is too short to be one */
+        return rc == -ENOENT || rc == -ENODATA ? KVARVE_OK
+                                               : kvarve_fail_io(err, rc, "read %s", path);
+    }
+    return memcmp(application, id, sizeof id) != 0
+               ? KVARVE_OK
+               : kvarve_fail(err, KVARVE_CORRUPT,
+                             "the log " INDEX_LOG_NAME
+                             " of the index in %s is lost (kvarve rebuild)",
+                             directory);
+}
+
 kvarve_status index_open(const kvarve_env *env, const char *directory, const index_options *options,
                          kvarve_index **out, kvarve_error *err)
 {
@@ -410,6 +447,9 @@ kvarve_status index_open(const kvarve_env *env, const char *directory, const ind
     }
     if (options->is_read_only && !options->is_expected) {
         status = check_present(env, directory, err);
+    }
+    if (status == KVARVE_OK) {
+        status = check_log(env, directory, err);
     }
     if (status != KVARVE_OK) {
         return status;

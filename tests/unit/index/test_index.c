@@ -195,9 +195,8 @@ static void test_index__read_only_changes_nothing(void **state)
         open_index(f);
         empty_log(f);
         close_index(f);
-        assert_int_equal(world_remove(f->world, KIT_LOG), 0);
+        assert_int_equal(world_truncate(f->world, KIT_LOG, 0), 0);
     }
-    assert_false(world_exists(f->world, KIT_LOG));
 }
 
 static void test_index__log_is_copied_and_used_again(void **state)
@@ -446,7 +445,7 @@ static void test_index__newer_version_is_refused(void **state)
     assert_int_equal(world_observe(f->world).changes, 0);
 }
 
-/* Make index.db from a database that SQL text builds. */
+/* Make index.db from a database that SQL text builds, and an empty log. */
 static void put_database(fixture *f, const char *sql)
 {
     sqlite3 *database = NULL;
@@ -458,6 +457,7 @@ static void put_database(fixture *f, const char *sql)
     image = sqlite3_serialize(database, "main", &size, 0);
     assert_non_null(image);
     assert_int_equal(world_put_file(f->world, KIT_DATABASE, image, (size_t)size), 0);
+    assert_int_equal(world_put_file(f->world, KIT_LOG, "", 0), 0);
     sqlite3_free(image);
     assert_int_equal(sqlite3_close(database), SQLITE_OK);
 }
@@ -616,6 +616,29 @@ static kvarve_status read_flipped(fixture *f, uint64_t offset)
 }
 
 /* Another content of a body may be read, for the body's own digest to find. */
+/* Without its log the database says what was true at the last checkpoint. */
+static void test_index__a_database_without_its_log_is_refused_untouched(void **state)
+{
+    fixture *f = *state;
+
+    open_index(f);
+    add_some(f);
+    index_set_limits(f->index, 1, UINT64_C(1) << 20);
+    do_step(f, (kit_step){.recency_checkpoint = 8, .used = 3}); /* and a checkpoint after it */
+    index_set_limits(f->index, INDEX_CHECKPOINT_FRAMES, UINT64_C(1) << 20);
+    do_step(f, (kit_step){.add = 9, .add_size = 100});
+    close_index(f);
+    assert_int_equal(world_remove(f->world, KIT_LOG), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kit_open(world_env(f->world), i == 0, &f->index, &f->err), KVARVE_CORRUPT);
+        assert_non_null(strstr(f->err.text, "kvarve rebuild"));
+        assert_false(world_exists(f->world, KIT_LOG));
+    }
+    assert_int_equal(world_put_file(f->world, KIT_LOG, "", 0), 0); /* as a checkpoint leaves it */
+    assert_int_equal(kit_open(world_env(f->world), false, &f->index, &f->err), KVARVE_OK);
+    close_index(f);
+}
+
 static void test_index__flipped_bytes_never_crash(void **state)
 {
     fixture *f = *state;
@@ -782,6 +805,7 @@ int main(void)
         WORLD_TEST(test_index__rows_out_of_order_are_corrupt),
         WORLD_TEST(test_index__no_database_is_corrupt),
         WORLD_TEST(test_index__truncated_database_is_corrupt),
+        WORLD_TEST(test_index__a_database_without_its_log_is_refused_untouched),
         WORLD_TEST(test_index__flipped_bytes_never_crash),
         WORLD_TEST(test_index__load_ends_with_the_visitors_answer),
         WORLD_TEST(test_index__remove_leaves_a_new_one),

@@ -89,6 +89,34 @@ test_open__without_store_file_and_index_is_refused_while_segments_are_there(void
     end_test(&f);
 }
 
+/* What a checkpoint of the index has brought into index.db is not all that was stored. */
+static void test_open__with_an_index_that_lost_its_log_is_refused(void **state)
+{
+    fixture f;
+
+    (void)state;
+    begin_test(&f, &engine_plain);
+    for (uint64_t tokens = 100; tokens < 180; tokens++) {
+        const engine_state here = state_at(&f, tokens);
+
+        assert_int_equal(put(&f, &here), KVARVE_PUT_DURABLE);
+    }
+    assert_true(statistics(&f).index_database_bytes_written > 0);
+    close_store(&f);
+    take_away(&f, "store/index.db-wal");
+    assert_refused(&f, KVARVE_CORRUPT, "kvarve rebuild");
+    f.options.flags = KVARVE_OPEN_READ_ONLY;
+    assert_refused(&f, KVARVE_CORRUPT, "kvarve rebuild");
+    f.options.flags = KVARVE_OPEN_REBUILD;
+    open_store(&f, &engine_plain);
+    for (uint64_t tokens = 100; tokens < 180; tokens++) {
+        const engine_state here = state_at(&f, tokens);
+
+        assert_ok(engine_restore(&f.at, &here, false, &err));
+    }
+    end_test(&f);
+}
+
 /* Nothing is left that a rebuild could bring back; but somebody's store was here. */
 static void test_open__what_is_left_of_a_store_is_named(void **state)
 {
@@ -178,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             test_open__without_store_file_and_index_is_refused_while_segments_are_there),
+        cmocka_unit_test(test_open__with_an_index_that_lost_its_log_is_refused),
         cmocka_unit_test(test_open__what_is_left_of_a_store_is_named),
         cmocka_unit_test(test_open__a_lock_alone_is_no_store),
         cmocka_unit_test(test_open__files_of_others_stay_beside_a_new_store),
