@@ -307,7 +307,8 @@ typedef struct kvarve_boundary {
     uint64_t draft_tokens;
     uint32_t kind;  /* kvarve_kind; a derived boundary says KVARVE_KIND_INSTRUCTION */
     uint32_t tier;  /* kvarve_tier */
-    uint32_t state; /* kvarve_put_state: READY or DURABLE */
+    uint32_t state; /* kvarve_put_state: DURABLE, or READY while any of it is not recorded, also a
+                       repair or the draft half */
     uint32_t flags; /* KVARVE_BOUNDARY_... */
     uint8_t id[32]; /* of the checkpoint; zero for a derived boundary */
 } kvarve_boundary;

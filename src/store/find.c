@@ -542,15 +542,30 @@ static void add_checkpoint_bytes(const store_checkpoint *checkpoint, const store
     }
 }
 
+static bool is_recorded(const store_checkpoint *checkpoint)
+{
+    return checkpoint->batch != NULL && !checkpoint_has_repair(checkpoint);
+}
+
+/* Is all of it recorded? A span is recorded after those before it. */
+static bool is_durable(const find_hit *hit)
+{
+    if (hit->checkpoint != NULL) {
+        return is_recorded(hit->checkpoint) &&
+               (hit->companion == NULL || is_recorded(hit->companion));
+    }
+    return hit->span->batch != NULL &&
+           !(hit->span->space->store->has_repaired && span_is_unsettled(hit->span));
+}
+
 void find_describe(const store_machine *store, const find_hit *hit, kvarve_boundary *out)
 {
     *out = (kvarve_boundary){.tokens = hit->tokens, .kind = hit->kind};
     add_checkpoint_bytes(hit->checkpoint,
                          hit->checkpoint != NULL ? hit->checkpoint->span : hit->span, out);
-    out->state = KVARVE_PUT_DURABLE;
+    out->state = is_durable(hit) ? KVARVE_PUT_DURABLE : KVARVE_PUT_READY;
     if (hit->checkpoint != NULL) {
         out->draft_tokens = hit->checkpoint->draft_tokens;
-        out->state = hit->checkpoint->batch != NULL ? KVARVE_PUT_DURABLE : KVARVE_PUT_READY;
         memcpy(out->id, hit->checkpoint->id.bytes, sizeof out->id);
     } else {
         out->flags |= KVARVE_BOUNDARY_DERIVED;

@@ -666,23 +666,28 @@ bool checkpoint_is_lost(const store_checkpoint *checkpoint)
     return checkpoint->batch == NULL && !checkpoint->is_queued;
 }
 
-/* Was a page of this recorded checkpoint written again, without a record of it that counts yet?
- * Then there is something left to do, or to wait for. */
-static bool has_unrecorded_repair(const store_checkpoint *candidate)
+bool span_is_unsettled(const store_span *span)
 {
     bool has_any = false;
 
-    if (candidate->batch == NULL || !candidate->space->store->has_repaired) {
-        return false;
-    }
-    for (uint32_t i = 0; i < candidate->page_count; i++) {
-        has_any = has_any || candidate->pages[i]->id == 0 || candidate->pages[i]->batch == NULL ||
-                  candidate->pages[i]->pending_row != NULL;
-    }
-    for (const store_span *at = candidate->span; at != NULL && !has_any; at = at->parent) {
-        has_any = has_unsettled_page(at);
+    for (; span != NULL && !has_any; span = span->parent) {
+        has_any = has_unsettled_page(span);
     }
     return has_any;
+}
+
+bool checkpoint_has_repair(const store_checkpoint *checkpoint)
+{
+    bool has_any = false;
+
+    if (checkpoint->batch == NULL || !checkpoint->space->store->has_repaired) {
+        return false;
+    }
+    for (uint32_t i = 0; i < checkpoint->page_count; i++) {
+        has_any = has_any || checkpoint->pages[i]->id == 0 || checkpoint->pages[i]->batch == NULL ||
+                  checkpoint->pages[i]->pending_row != NULL;
+    }
+    return has_any || span_is_unsettled(checkpoint->span);
 }
 
 static uint64_t count_pages(const store_checkpoint *candidate)
@@ -716,7 +721,7 @@ static bool is_same_content(const store_put *put, uint8_t space_index,
 
     if (candidate->kind != put->kind || candidate->draft_tokens != put->draft_tokens ||
         checkpoint_is_damaged(candidate, &group) || checkpoint_is_lost(candidate) ||
-        has_unrecorded_repair(candidate)) {
+        checkpoint_has_repair(candidate)) {
         return false;
     }
     if (!candidate->space->is_exact) {

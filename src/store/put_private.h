@@ -50,7 +50,11 @@ void put_copies_ended(store_put *put);                /* one copy outside the lo
 void put_rank_is_done(store_put *put, uint32_t rank); /* it writes into no slot any more */
 /* Published, but its put was taken back while somebody leased it: nobody records it. */
 bool checkpoint_is_lost(const store_checkpoint *checkpoint);
-void put_walk_ended(store_put *put); /* a loop over its pages is over */
+/* A page of this recorded checkpoint was written again, without a record of it that counts yet:
+ * there is something left to do, or to wait for. */
+bool checkpoint_has_repair(const store_checkpoint *checkpoint);
+bool span_is_unsettled(const store_span *span); /* the same of a span and those before it */
+void put_walk_ended(store_put *put);            /* a loop over its pages is over */
 void put_take_over(put_page *item); /* its put owns the page now: find room, ask the rank to copy */
 void put_advance(store_put *put);   /* publish, queue, as far as it can go now */
 
