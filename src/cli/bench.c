@@ -139,83 +139,106 @@ static int run_all(const bench_command *command, char **names, size_t name_count
     return code;
 }
 
-int cli_bench(int argument_count, char **arguments)
+/* As cli_parse, into `command`. */
+static bool parse(bench_command *command, int argument_count, char **arguments, char ***out_names,
+                  size_t *out_count, int *out_code)
 {
-    bench_command command = {.options = {.directory = DEFAULT_FOLDER, .out = stdout}};
     const cli_option options[] = {
         {.name = "list",
          .kind = CLI_FLAG,
-         .target = &command.wants_list,
+         .target = &command->wants_list,
          .help = "Say what each bench measures, and run none."},
         {.name = "store",
          .value = "DIR",
          .kind = CLI_TEXT,
-         .target = &command.options.directory,
+         .target = &command->options.directory,
          .letter = 's',
          .help = "Where stores and yardstick files are made and removed again: its file system is "
                  "what is measured. Default: a new folder " DEFAULT_FOLDER " here."},
         {.name = "runs",
          .value = "N",
          .kind = CLI_COUNT,
-         .target = &command.runs,
+         .target = &command->runs,
          .minimum = 1,
          .maximum = RUNS_MAX,
          .help = "Runs of each figure. Default: 5."},
         {.name = "page-bytes",
          .value = "BYTES",
          .kind = CLI_BYTES,
-         .target = &command.options.page_bytes,
+         .target = &command->options.page_bytes,
          .minimum = 4096,
          .maximum = UINT64_C(1) << 30,
          .help = "Bytes of a page (reference, replay, put, restore, restore-ram)."},
         {.name = "bytes",
          .value = "BYTES",
          .kind = CLI_BYTES,
-         .target = &command.options.bytes,
+         .target = &command->options.bytes,
          .minimum = 1,
          .maximum = UINT64_C(8) << 30,
          .help = "Payload of one run (put, restore, restore-ram)."},
         {.name = "count",
          .value = "N",
          .kind = CLI_COUNT,
-         .target = &command.options.count,
+         .target = &command->options.count,
          .minimum = 1,
          .help = "Checkpoints or tokens, as --list says (identity, find, "
                  "index-growth)."},
         {.name = "json",
          .kind = CLI_FLAG,
-         .target = &command.options.has_json,
+         .target = &command->options.has_json,
          .help = "Print one JSON object a figure."},
         {.name = "progress",
          .kind = CLI_FLAG,
-         .target = &command.wants_progress,
+         .target = &command->wants_progress,
          .help = "Show progress also when stderr is no terminal."},
         {0},
     };
+
+    return cli_parse(&usage, options, argument_count, arguments, out_names, out_count, out_code);
+}
+
+static int check_names(const bench_command *command, char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_known(names[i])) {
+            return cli_fail_text(command->options.has_json, CLI_USAGE,
+                                 "bench: there is no \"%s\" (kvarve bench --list)", names[i]);
+        }
+    }
+    return CLI_OK;
+}
+
+static int run_in_folder(const bench_command *command, char **names, size_t count)
+{
+    bool is_made = false;
+    int code = enter_folder(&command->options, &is_made);
+
+    if (code == CLI_OK) {
+        code = run_all(command, names, count);
+    }
+    if (is_made) {
+        (void)remove(command->options.directory); /* I1: it goes when it is empty */
+    }
+    return code;
+}
+
+int cli_bench(int argument_count, char **arguments)
+{
+    bench_command command = {.options = {.directory = DEFAULT_FOLDER, .out = stdout}};
     char **names = NULL;
     size_t count = 0;
     int code = CLI_OK;
-    bool is_made = false;
 
-    if (!cli_parse(&usage, options, argument_count, arguments, &names, &count, &code)) {
+    if (!parse(&command, argument_count, arguments, &names, &count, &code)) {
         return code;
     }
     if (command.wants_list) {
         return list_benches(command.options.has_json);
     }
-    for (size_t i = 0; i < count; i++) {
-        if (!is_known(names[i])) {
-            return cli_fail_text(command.options.has_json, CLI_USAGE,
-                                 "bench: there is no \"%s\" (kvarve bench --list)", names[i]);
-        }
-    }
-    command.options.runs = (uint32_t)command.runs;
-    code = enter_folder(&command.options, &is_made);
+    code = check_names(&command, names, count);
     if (code == CLI_OK) {
-        code = run_all(&command, names, count);
-    }
-    if (is_made) {
-        (void)remove(command.options.directory); /* I1: it goes when it is empty */
+        command.options.runs = (uint32_t)command.runs;
+        code = run_in_folder(&command, names, count);
     }
     return code;
 }

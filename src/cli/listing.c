@@ -20,7 +20,7 @@
 #define ITEMS_FIRST 64u
 #define ID_SIZE     32u
 
-#define MINUTE 60
+#define MINUTE INT64_C(60) /* ages are in seconds */
 #define HOUR   (60 * MINUTE)
 #define DAY    (24 * HOUR)
 
@@ -159,11 +159,11 @@ const char *cli_age_text(int64_t created_s, char out[CLI_AGE_TEXT])
 
     if (created_s == 0) {
         (void)snprintf(out, CLI_AGE_TEXT, "-");
-    } else if (age < 2 * (int64_t)MINUTE) {
+    } else if (age < 2 * MINUTE) {
         (void)snprintf(out, CLI_AGE_TEXT, "%" PRId64 " s", age < 0 ? 0 : age);
-    } else if (age < 2 * (int64_t)HOUR) {
+    } else if (age < 2 * HOUR) {
         (void)snprintf(out, CLI_AGE_TEXT, "%" PRId64 " min", age / MINUTE);
-    } else if (age < 2 * (int64_t)DAY) {
+    } else if (age < 2 * DAY) {
         (void)snprintf(out, CLI_AGE_TEXT, "%" PRId64 " h", age / HOUR);
     } else {
         (void)snprintf(out, CLI_AGE_TEXT, "%" PRId64 " d", age / DAY);

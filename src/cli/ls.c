@@ -28,13 +28,15 @@ static const cli_usage usage = {
 
 static json_t *totals_json(const kvarve_statistics *all)
 {
+    const uint64_t index_bytes = all->index_database_bytes + all->index_log_bytes;
+
     return json_pack(
         "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "checkpoints", (json_int_t)all->checkpoints,
         "namespaces", (json_int_t)all->namespaces, "pages", (json_int_t)all->pages, "payload_bytes",
         (json_int_t)all->payload_bytes_taken, "segment_bytes", (json_int_t)all->segment_bytes,
-        "segment_files", (json_int_t)all->segment_files, "index_bytes",
-        (json_int_t)(all->index_database_bytes + all->index_log_bytes), "damaged_files",
-        (json_int_t)all->damaged_files, "flash_bytes_max", (json_int_t)all->flash_bytes_max);
+        "segment_files", (json_int_t)all->segment_files, "index_bytes", (json_int_t)index_bytes,
+        "damaged_files", (json_int_t)all->damaged_files, "flash_bytes_max",
+        (json_int_t)all->flash_bytes_max);
 }
 
 static int print_json(const cli_common *common, const cli_listing *listing, const char *prefix,

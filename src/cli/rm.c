@@ -88,9 +88,12 @@ static int remove_ids(const cli_common *common, kvarve_store *store, char **ids,
     const kvarve_checkpoint_info **found =
         (const kvarve_checkpoint_info **)kvarve_allocate_array(count, sizeof(*found));
     cli_listing listing = {0};
-    int code = found == NULL ? cli_fail_text(common->is_json, CLI_NO_SPACE, "no memory")
-                             : cli_listing_read(store, common->is_json, &listing);
+    int code;
 
+    if (found == NULL) {
+        return cli_fail_text(common->is_json, CLI_NO_SPACE, "no memory");
+    }
+    code = cli_listing_read(store, common->is_json, &listing);
     if (code == CLI_OK) {
         code = find_all(common, &listing, ids, count, found);
     }

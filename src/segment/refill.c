@@ -61,6 +61,20 @@ bool refill_is_possible(const segment_set *set, uint32_t slot_bytes)
     return false;
 }
 
+/* The hollow runs of a file to out[count] and on, unless `out` is NULL; the count with them. */
+static size_t collect_file(segment_file *file, hollow_run *out, size_t count)
+{
+    bitmap_run run = {0, 0};
+
+    while (next_hollow(file, run.at + run.count, &run)) {
+        if (out != NULL) {
+            out[count] = (hollow_run){.file = file, .slots = run};
+        }
+        count++;
+    }
+    return count;
+}
+
 /* All hollow runs of the class into `out`, unless that is NULL; their number. */
 static size_t collect(const segment_set *set, uint32_t slot_bytes, hollow_run *out)
 {
@@ -68,16 +82,9 @@ static size_t collect(const segment_set *set, uint32_t slot_bytes, hollow_run *o
 
     for (uint32_t i = 0; i < set->file_count; i++) {
         segment_file *file = set->files[i];
-        bitmap_run run = {0, 0};
 
-        if (file->head.slot_bytes != slot_bytes || file->is_leaving) {
-            continue;
-        }
-        while (next_hollow(file, run.at + run.count, &run)) {
-            if (out != NULL) {
-                out[count] = (hollow_run){.file = file, .slots = run};
-            }
-            count++;
+        if (file->head.slot_bytes == slot_bytes && !file->is_leaving) {
+            count = collect_file(file, out, count);
         }
     }
     return count;

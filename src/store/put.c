@@ -258,6 +258,22 @@ void put_became_durable(store_put *put)
     put_end(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
 }
 
+/* Go on, or end, as the checkpoint did that the put waits for. */
+static void settle_awaited(store_put *put)
+{
+    store_machine *store = put->store;
+
+    if (put->awaited->batch != NULL) {
+        checkpoint_unlease(store, put->awaited);
+        put->awaited = NULL;
+        put_settle_present(put); /* the other half may be on its way still */
+    } else if (store->is_failed) {
+        put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
+    } else if (!put->awaited->is_queued) { /* taken back: its bytes were lost */
+        put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
+    }
+}
+
 void put_settle_awaited(store_machine *store)
 {
     kvarve_link *link = store->puts.next;
@@ -266,20 +282,10 @@ void put_settle_awaited(store_machine *store)
         store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
 
         link = link->next;
-        if (put->awaited == NULL || put_is_over(put)) {
-            if (put->state == KVARVE_PUT_READY && put->awaited == NULL) {
-                put_advance(put); /* it may have waited for what it holds */
-            }
-            continue;
-        }
-        if (put->awaited->batch != NULL) {
-            checkpoint_unlease(store, put->awaited);
-            put->awaited = NULL;
-            put_settle_present(put); /* the other half may be on its way still */
-        } else if (store->is_failed) {
-            put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_FAILED);
-        } else if (!put->awaited->is_queued) { /* taken back: its bytes were lost */
-            put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
+        if (put->awaited != NULL && !put_is_over(put)) {
+            settle_awaited(put);
+        } else if (put->awaited == NULL && put->state == KVARVE_PUT_READY) {
+            put_advance(put); /* it may have waited for what it holds */
         }
     }
 }

@@ -15,7 +15,7 @@ static arena_head example(void)
 {
     arena_head head = {.epoch = 7, .bytes = UINT64_C(1) << 30};
 
-    for (uint8_t i = 0; i < sizeof head.store.bytes; i++) {
+    for (size_t i = 0; i < sizeof head.store.bytes; i++) {
         head.store.bytes[i] = (uint8_t)(0xa0 + i);
     }
     return head;
