@@ -271,11 +271,46 @@ static void finish_commit(store_commit *commit, bool is_durable)
     kvarve_release(commit->dead_recency);
     kvarve_release(commit->dead_batches);
     kvarve_release(commit->recency);
+    kvarve_release(commit->batches);
+    kvarve_release(commit->records);
     kvarve_release(commit);
     put_settle_awaited(store);
     room_limit_checkpoints(store);
     put_give_room(store);
     store->wants_commit = true; /* for commit_start: it called this, or store_poll calls it next */
+}
+
+/* The record was not written: its row is in no index, and its header blocks are free at once. */
+static void discard_row(store_machine *store, new_record *record)
+{
+    if (record->row == NULL) {
+        return;
+    }
+    kvarve_list_remove(&record->row->link);
+    if (record->row->place.segment != 0) {
+        segment_free_header(store->segments, record->row->place);
+    }
+    kvarve_release(record->row);
+    record->row = NULL;
+}
+
+static record_numbers next_numbers(const store_machine *store)
+{
+    return (record_numbers){.sequence = store->next_sequence,
+                            .page = store->next_page,
+                            .span = store->next_span,
+                            .checkpoint = store->next_commit_checkpoint};
+}
+
+/* No record has them: a large put that is built again and again does not use an epoch's up. */
+static void give_numbers_back(const store_commit *commit)
+{
+    store_machine *store = commit->store;
+
+    store->next_sequence = commit->before.sequence;
+    store->next_page = commit->before.page;
+    store->next_span = commit->before.span;
+    store->next_commit_checkpoint = commit->before.checkpoint;
 }
 
 /* Before anything was submitted: as if it had not begun; the puts queue again. */
@@ -293,9 +328,18 @@ static void undo_commit(store_commit *commit)
     }
     settle_tombstones(store, commit, false);
     for (uint32_t i = 0; i < commit->record_count; i++) {
-        let_go_of_record(commit, &commit->records[i], false);
+        new_record *record = &commit->records[i];
+
+        for (uint32_t k = 0; k < record->batch.checkpoint_count; k++) {
+            record->checkpoints[k]->number = 0; /* given again, to whomever */
+        }
+        discard_row(store, record);
+        let_go_of_record(commit, record, false);
     }
+    give_numbers_back(commit);
     kvarve_release(commit->files);
+    kvarve_release(commit->batches);
+    kvarve_release(commit->records);
     kvarve_release(commit);
 }
 
@@ -566,7 +610,7 @@ static bool take_puts(store_commit *commit)
     uint32_t count = 0;
     kvarve_link *link;
 
-    while (count++ < COMMIT_PUTS_MAX && commit->record_count < COMMIT_RECORDS_MAX / 2 &&
+    while (count++ < COMMIT_PUTS_MAX && commit->record_count < COMMIT_RECORDS_AIM &&
            (link = kvarve_list_take_first(&store->commit_queue)) != NULL) {
         store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
 
@@ -593,7 +637,8 @@ static kvarve_status build(store_commit *commit, bool has_puts)
                      ? build_place(commit, &commit->records[i])
                      : KVARVE_NO_MEMORY;
     }
-    return status;
+    commit->batches = kvarve_allocate_array(commit->record_count + 1, sizeof(index_batch));
+    return commit->batches == NULL ? KVARVE_NO_MEMORY : status;
 }
 
 static bool has_work(const store_machine *store)
@@ -631,6 +676,7 @@ static kvarve_status begin_commit(store_machine *store, bool has_puts)
         return KVARVE_NO_MEMORY;
     }
     commit->store = store;
+    commit->before = next_numbers(store);
     kvarve_list_init(&commit->puts);
     kvarve_list_init(&commit->dead_rows);
     status = build(commit, has_puts);

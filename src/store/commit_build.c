@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "store/commit_private.h"
 
-#define RECORD_ROOM     (BATCH_BYTES_MAX - 2 * BATCH_BLOCK)
+#define HEAD_COST       512u /* of a record's head and of what rides in it, at least */
 #define PAGE_COST       80u  /* bound of a page record's bytes */
 #define SPAN_COST       24u  /* of a span, pages apart */
 #define CHECKPOINT_COST 192u /* of a checkpoint, pages apart */
@@ -51,10 +51,12 @@ static bool open_record(store_commit *commit)
     store_machine *store = commit->store;
     new_record *record;
 
-    if (commit->record_count == COMMIT_RECORDS_MAX) {
+    if (commit->record_count == COMMIT_RECORDS_MAX ||
+        !grow(&commit->records, &commit->record_room, commit->record_count, sizeof *record)) {
         return false;
     }
     record = &commit->records[commit->record_count];
+    memset(record, 0, sizeof *record);
     record->batch.store = store->uuid;
     record->batch.sequence = store->next_sequence++;
     record->batch.first_page = store->next_page;
@@ -72,10 +74,12 @@ static bool open_record(store_commit *commit)
 /* The record that has room for `cost` more bytes; NULL: no memory, or too much for one commit. */
 static new_record *record_with_room(store_commit *commit, size_t cost)
 {
-    if (cost + 512 > RECORD_ROOM) {
+    const uint32_t room = commit->store->record_room;
+
+    if (cost + HEAD_COST > room) {
         return NULL; /* one item alone would not fit */
     }
-    if (commit->record_count == 0 || current(commit)->cost + cost > RECORD_ROOM ||
+    if (commit->record_count == 0 || current(commit)->cost + cost > room ||
         current(commit)->batch.page_count + 2 > BATCH_ITEMS_MAX ||
         current(commit)->batch.namespace_count + 2 > BATCH_NAMESPACES_MAX) {
         if (!open_record(commit)) {
@@ -331,6 +335,17 @@ static bool add_part(store_commit *commit, put_part *part, uint64_t parent)
     }
     part->checkpoint->parent = parent;
     return add_checkpoint(commit, part->checkpoint);
+}
+
+bool put_could_be_recorded(const store_put *put)
+{
+    size_t own[2] = {0, 0};
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        own[put->pages[i]->space_index] += !put->pages[i]->is_span;
+    }
+    return CHECKPOINT_COST + kvarve_max_u64(own[0], own[1]) * REFERENCE_COST + HEAD_COST <=
+           put->store->record_room;
 }
 
 bool build_add_put(store_commit *commit, store_put *put)

@@ -4,7 +4,8 @@
 
 #include "store/put_private.h"
 
-#define COMMIT_RECORDS_MAX 64u
+#define COMMIT_RECORDS_AIM 32u   /* no more puts are taken once there are so many */
+#define COMMIT_RECORDS_MAX 4096u /* more than any put needs */
 
 /* One record under construction: arrays that grow together with what they came from. */
 typedef struct new_record {
@@ -26,6 +27,14 @@ typedef struct new_record {
     segment_request request;
 } new_record;
 
+/* The next numbers to be given. */
+typedef struct record_numbers {
+    uint64_t sequence;
+    uint64_t page;
+    uint64_t span;
+    uint64_t checkpoint;
+} record_numbers;
+
 typedef struct document_job {
     kvarve_job job;
     store_commit *commit;
@@ -42,14 +51,16 @@ struct store_commit {
     uint64_t generation;
     kvarve_list puts;
     kvarve_list dead_rows; /* batch_row.link */
-    new_record records[COMMIT_RECORDS_MAX];
+    record_numbers before; /* where its numbers begin */
+    new_record *records;
+    size_t record_room;
     uint32_t record_count;
     uint32_t headers_pending;
     uint32_t *files; /* to sync */
     size_t file_count;
     size_t file_room;
     segment_request sync_request;
-    index_batch batches[COMMIT_RECORDS_MAX];
+    index_batch *batches; /* one a record */
     index_drop *drops;
     size_t drop_count;
     uint64_t *dead_recency;

@@ -547,6 +547,10 @@ static kvarve_status list_and_stage(store_put *put, const kvarve_prefix *prefix,
         put_abort(put, KVARVE_REFUSED_WAIT);
         return KVARVE_OK;
     }
+    if (!put_could_be_recorded(put)) {
+        put_abort(put, KVARVE_REFUSED_LIMIT);
+        return KVARVE_OK;
+    }
     for (uint32_t rank = 0; rank < store_namespace_ranks(put->name); rank++) {
         put->ranks[rank].is_acked = false;
         put->ranks[rank].is_told = false;

@@ -38,6 +38,9 @@ void put_end(store_put *put, uint8_t state,
 void put_abort(store_put *put, uint32_t refusal);
 void put_withdraw(store_put *put); /* take a published checkpoint back whose bytes were lost */
 
+/* commit_build.c: does what the put adds fit into records? A checkpoint stands in one. */
+bool put_could_be_recorded(const store_put *put);
+
 /* put_room.c */
 void put_stage(store_put *put); /* reserve room for what was listed, now or later */
 

@@ -67,6 +67,7 @@ static kvarve_status init(store_machine *store, kvarve_error *err)
     kvarve_list_init(&store->unflushed);
     kvarve_list_init(&store->leases);
     store->generation = 1;
+    store->record_room = BATCH_BYTES_MAX - 2 * BATCH_BLOCK;
     store->next_sequence = 1;
     store->soonest_deadline_ns = KVARVE_NEVER;
     store->next_page = 1;

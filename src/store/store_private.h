@@ -325,6 +325,7 @@ struct store_machine {
     uint64_t soonest_deadline_ns; /* no put or load has an earlier one */
     bool has_repaired;            /* a put wrote a damaged page again, or is about to */
 
+    uint32_t record_room; /* bytes of one record; tests make it small */
     uint64_t next_sequence;
     uint64_t next_page;
     uint64_t next_span;
