@@ -49,7 +49,7 @@ extern "C" {
     ROW(bytes_read, "bytes", "Page bytes read from segments since open.")                          \
     ROW(syncs, "count", "Segment file syncs since open.")                                          \
     ROW(segment_files, "count", "Segment files.")                                                  \
-    ROW(segment_bytes, "bytes", "Sizes of all segment files.")                                     \
+    ROW(segment_bytes, "bytes", "What the segment files take on disk.")                            \
     ROW(payload_bytes_taken, "bytes", "Slots that hold a page.")                                   \
     ROW(index_database_bytes, "bytes", "Size of the index's database file.")                       \
     ROW(index_log_bytes, "bytes", "Size of the index's log.")                                      \

@@ -1,10 +1,13 @@
 /*
  * identity.c - which store a folder is: the file DIR/store, its uuid, and those it had before.
  *
- * Invariant: a folder that holds anything of a store but not its file `store` is no new store: what
- * its files hold would be written over.
+ * Invariants
+ *   I1  A folder that holds anything of a store but not its file `store` is no new store: what its
+ *       files hold would be written over.
+ *   I2  A folder that is no store, and is to become none, stays as it is: not even a lock is made.
  *
- * Blocks: called at open, under the folder's lock, before anything else runs.
+ * Blocks: called at open, under the folder's lock, before anything else runs; identity_seek before
+ * the lock.
  */
 #include <errno.h>
 #include <string.h>
@@ -156,12 +159,15 @@ static const char *find_remains(const store_machine *store)
     return NULL;
 }
 
+static bool makes_none(const store_machine *store)
+{
+    return recover_has_flag(store,
+                            KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD);
+}
+
 static kvarve_status refuse_new(const store_machine *store, kvarve_error *err)
 {
-    const bool makes_none =
-        recover_has_flag(store, KVARVE_OPEN_EXISTING | KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_REBUILD);
-
-    if (makes_none) {
+    if (makes_none(store)) {
         (void)kvarve_fail(err, KVARVE_MISS, "open store %s: there is none", store->directory);
         return KVARVE_MISS;
     }
@@ -173,7 +179,7 @@ static kvarve_status refuse_new(const store_machine *store, kvarve_error *err)
     return KVARVE_OK;
 }
 
-/* There is no file `store`: may this folder become one? What else is in it, of other names, is
+/* There is no file `store`: may this folder become one (I1)? What else is in it, of other names, is
  * somebody's own and stays as it is. */
 static kvarve_status check_new(const store_machine *store, kvarve_error *err)
 {
@@ -204,6 +210,23 @@ static kvarve_status check_new(const store_machine *store, kvarve_error *err)
                              "open store %s: its file `store` is missing, and all segments: of a "
                              "store that was here only `%s` is left (empty the folder)",
                              store->directory, remains);
+}
+
+static bool is_missing(const store_machine *store, const char *name)
+{
+    kvarve_file_stat stat;
+    char path[KVARVE_PATH_MAX];
+
+    return recover_path(store, name, path, NULL) == KVARVE_OK &&
+           store->env.io->ops->stat(store->env.io, path, &stat) == -ENOENT;
+}
+
+kvarve_status identity_seek(const store_machine *store, kvarve_error *err)
+{
+    if (makes_none(store) && is_missing(store, "lock") && is_missing(store, "store")) {
+        return check_new(store, err); /* I2 */
+    }
+    return KVARVE_OK;
 }
 
 static kvarve_status read_store_file(store_machine *store, const char *path, store_file *file,

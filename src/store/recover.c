@@ -578,6 +578,9 @@ kvarve_status recover_open(store_machine *store, kvarve_error *err)
     kvarve_status status = open_folder(store, err);
 
     if (status == KVARVE_OK) {
+        status = identity_seek(store, err);
+    }
+    if (status == KVARVE_OK) {
         status = take_lock(store, err); /* I1 */
     }
     if (status == KVARVE_OK) {

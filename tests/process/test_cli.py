@@ -334,7 +334,11 @@ class BadInputTest(CommandTest):
         self.store = self.folder / "other"
         self.store.mkdir()
         (self.store / "letter").write_text("mine")
-        self.refused(MISS, "ls", says="there is no store in ")
+        tokens = self.tokens_file("1 2 3")
+        for command in (["ls"], ["show", "abcd"], ["why", "--tokens-file", tokens], ["verify"],
+                        ["gc"], ["rebuild"], ["rm", "abcd"]):
+            self.refused(MISS, *command, says="there is no store in ")
+        self.assertEqual([path.name for path in self.store.iterdir()], ["letter"])
         self.assertEqual((self.store / "letter").read_text(), "mine")
 
     def test_a_store_that_another_process_has_open(self):

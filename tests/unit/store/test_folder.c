@@ -187,6 +187,63 @@ static void test_open__files_of_others_stay_beside_a_new_store(void **state)
     end_test(&f);
 }
 
+static bool count_file(void *context, const char *path, uint64_t size)
+{
+    (void)path;
+    (void)size;
+    ++*(size_t *)context;
+    return true;
+}
+
+static size_t count_files(const fixture *f)
+{
+    size_t count = 0;
+
+    world_list_files(f->world, count_file, &count);
+    return count;
+}
+
+/* Also not the lock, which whoever makes a store there makes first. */
+static void test_open__nothing_is_left_in_a_folder_that_is_no_store(void **state)
+{
+    static const uint32_t flags[] = {KVARVE_OPEN_EXISTING, KVARVE_OPEN_READ_ONLY,
+                                     KVARVE_OPEN_READ_ONLY | KVARVE_OPEN_EXISTING,
+                                     KVARVE_OPEN_REBUILD};
+    fixture f;
+
+    (void)state;
+    begin_test(&f, &engine_plain);
+    close_store(&f);
+    take_all_away(&f, "store/");
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        f.options.flags = flags[i];
+        assert_refused(&f, KVARVE_MISS, "there is none");
+        assert_int_equal(count_files(&f), 0);
+    }
+    assert_int_equal(world_put_file(f.world, "store/reserve", "x", 1), 0);
+    f.options.flags = KVARVE_OPEN_READ_ONLY;
+    assert_refused(&f, KVARVE_CORRUPT, "reserve");
+    assert_int_equal(count_files(&f), 1);
+    end_world(&f);
+}
+
+/* People remove lock files. */
+static void test_open__a_store_without_its_lock_file_is_one(void **state)
+{
+    fixture f;
+
+    (void)state;
+    begin_closed(&f);
+    const engine_state here = state_at(&f, 100);
+
+    take_away(&f, "store/lock");
+    f.options.flags = KVARVE_OPEN_READ_ONLY;
+    open_store(&f, &engine_plain);
+    assert_true(world_exists(f.world, "store/lock"));
+    assert_ok(engine_restore(&f.at, &here, false, &err));
+    end_test(&f);
+}
+
 /* Its first commit would write into it. */
 static void test_open__a_lock_file_of_another_application_is_refused(void **state)
 {
@@ -210,6 +267,8 @@ int main(void)
         cmocka_unit_test(test_open__what_is_left_of_a_store_is_named),
         cmocka_unit_test(test_open__a_lock_alone_is_no_store),
         cmocka_unit_test(test_open__files_of_others_stay_beside_a_new_store),
+        cmocka_unit_test(test_open__nothing_is_left_in_a_folder_that_is_no_store),
+        cmocka_unit_test(test_open__a_store_without_its_lock_file_is_one),
         cmocka_unit_test(test_open__a_lock_file_of_another_application_is_refused),
     };
 
