@@ -229,11 +229,12 @@ static int print_result(const emit_command *command)
             cli_identity_json(&command->facts), "ms", "identity", ms_between(command, 0, 1), "open",
             ms_between(command, 1, 2), "emit", ms_between(command, 2, 3)));
     }
-    (void)printf("%" PRIu64 " of %zu tokens (%s), %s%s, %" PRIu32 " checkpoints, in %.0f ms\n",
+    (void)printf("%" PRIu64 " of %zu tokens (%s), %s%s, %" PRIu32 " checkpoint%s, in %.0f ms\n",
                  result->tokens, command->token_count,
                  result->is_derived ? "a page's end" : cli_kind_text(result->kind),
                  cli_size_text(result->bytes, size), result->has_draft ? " with draft state" : "",
-                 result->checkpoints, ms_between(command, 2, 3));
+                 result->checkpoints, result->checkpoints == 1 ? "" : "s",
+                 ms_between(command, 2, 3));
     return CLI_OK;
 }
 

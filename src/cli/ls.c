@@ -60,9 +60,9 @@ static void print_totals(const kvarve_statistics *all)
     char index[CLI_SIZE_TEXT];
     char cap[CLI_SIZE_TEXT];
 
-    (void)printf("%" PRIu64 " checkpoint%s in %" PRIu64 " namespace%s: %" PRIu64 " pages, %s\n",
+    (void)printf("%" PRIu64 " checkpoint%s in %" PRIu64 " namespace%s: %" PRIu64 " page%s, %s\n",
                  all->checkpoints, all->checkpoints == 1 ? "" : "s", all->namespaces,
-                 all->namespaces == 1 ? "" : "s", all->pages,
+                 all->namespaces == 1 ? "" : "s", all->pages, all->pages == 1 ? "" : "s",
                  cli_size_text(all->payload_bytes_taken, payload));
     (void)printf("on flash: segment files %s, index %s; the cap is %s unless an opener says "
                  "otherwise\n",

@@ -62,8 +62,9 @@ static int print_result(const cli_common *common, uint64_t before, const kvarve_
     } else {
         (void)printf("before: %" PRIu64 " checkpoint%s\n", before, before == 1 ? "" : "s");
     }
-    (void)printf("now:    %" PRIu64 " checkpoint%s, %" PRIu64 " pages, each read and checked\n",
-                 after->checkpoints, after->checkpoints == 1 ? "" : "s", after->pages);
+    (void)printf("now:    %" PRIu64 " checkpoint%s, %" PRIu64 " page%s, each read and checked\n",
+                 after->checkpoints, after->checkpoints == 1 ? "" : "s", after->pages,
+                 after->pages == 1 ? "" : "s");
     if (after->damaged_files != 0) {
         (void)printf("%" PRIu64 " segment file%s left alone: the first block is damaged\n",
                      after->damaged_files, after->damaged_files == 1 ? " is" : "s are");

@@ -84,8 +84,9 @@ static void print_text(const scrub *work)
 {
     char bytes[CLI_SIZE_TEXT];
 
-    (void)printf("checked %" PRIu64 " of %" PRIu64 " pages, %s: %s\n", work->result.pages_checked,
-                 work->result.pages_total, cli_size_text(work->result.bytes_checked, bytes),
+    (void)printf("checked %" PRIu64 " of %" PRIu64 " page%s, %s: %s\n", work->result.pages_checked,
+                 work->result.pages_total, work->result.pages_total == 1 ? "" : "s",
+                 cli_size_text(work->result.bytes_checked, bytes),
                  is_whole(work) ? "all is whole" : "damage was found");
     if (work->result.pages_damaged > 0) {
         (void)printf("%" PRIu64 " page%s damaged, %" PRIu64 " checkpoint%s lost by it\n",
@@ -109,8 +110,10 @@ static int finish(scrub *work)
         return CLI_CORRUPT;
     }
     if (code == CLI_OK && work->result.pages_checked < work->result.pages_total) {
-        (void)fprintf(stderr, "kvarve: verify: %" PRIu64 " pages could not be read\n",
-                      work->result.pages_total - work->result.pages_checked);
+        const uint64_t unread = work->result.pages_total - work->result.pages_checked;
+
+        (void)fprintf(stderr, "kvarve: verify: %" PRIu64 " page%s could not be read\n", unread,
+                      unread == 1 ? "" : "s");
         return CLI_FAILED;
     }
     return code;
