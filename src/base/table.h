@@ -47,6 +47,20 @@ void table_remove(kvarve_table *table, kvarve_table_link *link);
 kvarve_table_link *table_first(const kvarve_table *table, uint64_t hash);
 kvarve_table_link *table_next(const kvarve_table_link *link);
 
+/*
+ * Fetch what table_first and table_add of `hash` are going to touch, which is where a large table's
+ * time goes: first the bucket, and some items later, when that has come, the head of its chain.
+ */
+static inline void table_prefetch_bucket(const kvarve_table *table, uint64_t hash)
+{
+    __builtin_prefetch(&table->buckets[hash & (table->bucket_count - 1)], 1);
+}
+
+static inline void table_prefetch_chain(const kvarve_table *table, uint64_t hash)
+{
+    __builtin_prefetch(table->buckets[hash & (table->bucket_count - 1)]);
+}
+
 /* Spread the bits of `value` over all 64 (splitmix64's finish). */
 static inline uint64_t table_mix(uint64_t value)
 {

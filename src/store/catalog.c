@@ -82,9 +82,15 @@ static void release_span(kvarve_table_link *link)
     kvarve_release(KVARVE_TABLE_ITEM(link, store_span, link));
 }
 
-static void release_checkpoint(kvarve_table_link *link)
+/* In the order of recency, which is near that of memory: in the order of a table each free of a
+ * million would miss the cache. */
+static void release_checkpoints(kvarve_list *recency)
 {
-    kvarve_release(KVARVE_TABLE_ITEM(link, store_checkpoint, id_link));
+    kvarve_link *link;
+
+    while (recency->next != NULL && (link = kvarve_list_take_first(recency)) != NULL) {
+        kvarve_release(KVARVE_LIST_ITEM(link, store_checkpoint, lru));
+    }
 }
 
 static void release_bucket(kvarve_table_link *link)
@@ -120,7 +126,8 @@ static void release_rows(kvarve_list *rows)
 
 void catalog_deinit(store_machine *store)
 {
-    empty_table(&store->by_id, release_checkpoint);
+    release_checkpoints(&store->recency);
+    table_deinit(&store->by_id);
     table_deinit(&store->by_digest);
     empty_table(&store->buckets, release_bucket);
     empty_table(&store->spans, release_span);
@@ -185,6 +192,18 @@ store_page *catalog_find_page(const store_space *space, const page_key *key, uin
         }
     }
     return NULL;
+}
+
+void catalog_prefetch_page(const store_machine *store, const page_key *key, uint16_t rank,
+                           bool is_near)
+{
+    const uint64_t hash = page_hash(key, rank);
+
+    if (is_near) {
+        table_prefetch_chain(&store->pages, hash);
+    } else {
+        table_prefetch_bucket(&store->pages, hash);
+    }
 }
 
 store_page *catalog_add_page(store_space *space, const page_key *key, uint16_t rank)
@@ -607,6 +626,13 @@ store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_
     made->used = facts->number != 0 ? facts->number << USED_BITS : use_now(store);
     made->space->checkpoint_count++;
     return made;
+}
+
+void catalog_prefetch_checkpoint(const store_space *space, const uint8_t id[32],
+                                 const uint8_t token_digest[32])
+{
+    table_prefetch_bucket(&space->store->by_id, first_8(id));
+    table_prefetch_bucket(&space->store->by_digest, digest_hash(space, token_digest));
 }
 
 static store_checkpoint *same_digest(const store_space *space, kvarve_table_link *link,

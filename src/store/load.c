@@ -16,6 +16,10 @@
 #include "base/fail.h"
 #include "store/store_private.h"
 
+#define PREFETCH_FAR  16u /* pages ahead of the one that is being entered in the tables */
+#define PREFETCH_NEAR 8u
+#define RECORD_BYTES  176u /* of a checkpoint with one page of its own */
+
 typedef struct loaded_batch {
     batch_row *row;
     uint64_t first_page;
@@ -72,6 +76,16 @@ void loader_destroy(catalog_loader *loader)
     kvarve_release(loader->batches);
     kvarve_release(loader->dropped);
     kvarve_release(loader);
+}
+
+void loader_expect(catalog_loader *loader, uint64_t bytes)
+{
+    store_machine *store = loader->store;
+    const size_t count = kvarve_min_u64(bytes / RECORD_BYTES, store->options.checkpoints_max);
+
+    (void)!table_reserve(&store->pages, count); /* without memory they grow as they can */
+    (void)!table_reserve(&store->by_id, count);
+    (void)!table_reserve(&store->by_digest, count);
 }
 
 /* --- ids -> objects --- */
@@ -311,6 +325,27 @@ static uint32_t most_pages(const batch *from)
     return most;
 }
 
+static void prefetch_page(const catalog_loader *loader, const batch *from, uint32_t at,
+                          bool is_near)
+{
+    page_key key;
+
+    if (at < from->page_count) {
+        memcpy(key.bytes, from->pages[at].key, sizeof key.bytes);
+        catalog_prefetch_page(loader->store, &key, from->pages[at].rank, is_near);
+    }
+}
+
+static void prefetch_checkpoint(const batch *from, uint32_t at, store_space *const *spaces)
+{
+    if (at < from->checkpoint_count) {
+        const batch_checkpoint *record = &from->checkpoints[at];
+
+        catalog_prefetch_checkpoint(spaces[record->namespace_index], record->id,
+                                    record->token_digest);
+    }
+}
+
 static kvarve_status load_items(catalog_loader *loader, loaded_batch *loaded, const batch *from,
                                 store_space **spaces, store_page **scratch)
 {
@@ -321,12 +356,15 @@ static kvarve_status load_items(catalog_loader *loader, loaded_batch *loaded, co
         status = spaces[i] == NULL ? KVARVE_NO_MEMORY : KVARVE_OK;
     }
     for (uint32_t i = 0; i < from->page_count && status == KVARVE_OK; i++) {
+        prefetch_page(loader, from, i + PREFETCH_FAR, false);
+        prefetch_page(loader, from, i + PREFETCH_NEAR, true);
         status = load_page(loader, loaded, from, i, spaces);
     }
     for (uint32_t i = 0; i < from->span_count && status == KVARVE_OK; i++) {
         status = load_span(loader, loaded, from, i, spaces, scratch);
     }
     for (uint32_t i = 0; i < from->checkpoint_count && status == KVARVE_OK; i++) {
+        prefetch_checkpoint(from, i + PREFETCH_NEAR, spaces);
         status = load_checkpoint(loader, loaded, from, i, spaces, scratch);
     }
     return status;
@@ -613,10 +651,17 @@ static void release_loader_counts(catalog_loader *loader)
     }
 }
 
+/* What recency is sorted by, beside the checkpoint: comparing reads no other memory. */
+typedef struct recency_entry {
+    uint64_t used;
+    uint64_t number;
+    store_checkpoint *checkpoint;
+} recency_entry;
+
 static int compare_used(const void *a, const void *b)
 {
-    const store_checkpoint *x = *(store_checkpoint *const *)a;
-    const store_checkpoint *y = *(store_checkpoint *const *)b;
+    const recency_entry *x = a;
+    const recency_entry *y = b;
 
     if (x->used != y->used) {
         return x->used < y->used ? -1 : 1;
@@ -628,24 +673,27 @@ static kvarve_status order_recency(catalog_loader *loader, kvarve_error *err)
 {
     store_machine *store = loader->store;
     const size_t count = store->by_id.count;
-    store_checkpoint **all;
+    recency_entry *all;
     size_t at = 0;
     kvarve_link *link;
 
     if (count == 0) {
         return KVARVE_OK;
     }
-    all = kvarve_allocate_array(count, sizeof(store_checkpoint *));
+    all = kvarve_allocate_array(count, sizeof *all);
     if (all == NULL) {
         return no_memory(err);
     }
     while ((link = kvarve_list_take_first(&store->recency)) != NULL) {
+        store_checkpoint *checkpoint = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
+
         KVARVE_ASSERT(at < count);
-        all[at++] = KVARVE_LIST_ITEM(link, store_checkpoint, lru);
+        all[at++] = (recency_entry){
+            .used = checkpoint->used, .number = checkpoint->number, .checkpoint = checkpoint};
     }
-    qsort(all, at, sizeof(store_checkpoint *), compare_used);
+    qsort(all, at, sizeof *all, compare_used);
     for (size_t i = 0; i < at; i++) {
-        kvarve_list_append(&store->recency, &all[i]->lru);
+        kvarve_list_append(&store->recency, &all[i].checkpoint->lru);
     }
     kvarve_release(all);
     return KVARVE_OK;

@@ -272,12 +272,15 @@ static kvarve_status load_index(store_machine *store, const store_file *file, kv
     index_reader reader = {.store = store, .file = file, .loader = loader_create(store)};
     const index_visitor visitor = {
         .context = &reader, .batch = read_row, .dropped = read_drop, .recency = read_recency};
+    index_counters counters;
     kvarve_status status = KVARVE_OK;
 
     if (reader.loader == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "tables of the index");
     }
     if (store->index != NULL) {
+        index_count(store->index, &counters);
+        loader_expect(reader.loader, counters.database_bytes);
         status = index_load(store->index, &visitor, err);
     }
     if (status == KVARVE_OK) {

@@ -408,6 +408,9 @@ store_space *catalog_space(store_machine *store,
 store_space *catalog_find_space(const store_machine *store, const uint8_t digest[32]);
 store_page *catalog_find_page(const store_space *space, const page_key *key, uint16_t rank,
                               const page_digest *exact);
+/* Fetch what looking it up is going to touch: far ahead, and once more when it is near. */
+void catalog_prefetch_page(const store_machine *store, const page_key *key, uint16_t rank,
+                           bool is_near);
 store_page *
 catalog_add_page(store_space *space, const page_key *key,
                  uint16_t rank); /* state and rest are the caller's to set; NULL: no memory */
@@ -435,6 +438,8 @@ typedef struct checkpoint_facts {
     uint32_t page_count;
 } checkpoint_facts;
 store_checkpoint *catalog_add_checkpoint(store_machine *store, const checkpoint_facts *facts);
+void catalog_prefetch_checkpoint(const store_space *space, const uint8_t id[32],
+                                 const uint8_t token_digest[32]);
 store_checkpoint *catalog_first_at(const store_space *space,
                                    const uint8_t token_digest[32]); /* newest first */
 store_checkpoint *catalog_next_at(const store_checkpoint *at);
@@ -484,6 +489,8 @@ void limbo_settle(store_machine *store);
 typedef struct catalog_loader catalog_loader;
 catalog_loader *loader_create(store_machine *store);
 void loader_destroy(catalog_loader *loader);
+/* A hint: tables for records of so many bytes are made at once, not doubled on the way. */
+void loader_expect(catalog_loader *loader, uint64_t bytes);
 kvarve_status loader_add(catalog_loader *loader, const batch *from, kvarve_error *err);
 kvarve_status loader_drop(catalog_loader *loader, uint64_t checkpoint);
 void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used);
