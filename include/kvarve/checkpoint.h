@@ -53,7 +53,7 @@ typedef enum kvarve_kind {
         "an earlier sync or commit failed: no writes until it is opened again")                    \
     ROW(KVARVE_REFUSED_RANK_FAILED, "a rank said that it failed")                                  \
     ROW(KVARVE_REFUSED_DEADLINE, "the deadline passed")                                            \
-    ROW(KVARVE_REFUSED_IO, "a write failed")                                                       \
+    ROW(KVARVE_REFUSED_IO, "a write failed, or a stored page that it needs is damaged")            \
     ROW(KVARVE_REFUSED_CALLER, "the caller aborted it")                                            \
     ROW(KVARVE_REFUSED_WAIT, "another put is copying a page, and the caller does not wait")        \
     ROW(KVARVE_REFUSED_CLOSED, "the store was closed")

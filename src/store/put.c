@@ -255,7 +255,11 @@ void put_became_durable(store_put *put)
             put->parts[i].checkpoint->is_queued = false;
         }
     }
-    put_end(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
+    if (put_is_spoilt(put)) {
+        put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
+    } else {
+        put_end(put, KVARVE_PUT_DURABLE, KVARVE_REFUSED_NOT);
+    }
 }
 
 /* Go on, or end, as the checkpoint did that the put waits for. */
@@ -526,7 +530,7 @@ static bool has_foreign_copy(const store_put *put)
             return true;
         }
     }
-    return false;
+    return put->repairs > 0;
 }
 
 /* List the pages of every part after `from`, then stage. */

@@ -357,25 +357,14 @@ typedef struct wanted_page {
     const page_key *key;
 } wanted_page;
 
-/* This put copies the page: a new one, or a damaged one again. */
-static void take_over_page(store_put *put, store_page *page, const wanted_page *wanted)
+/* What a new page is. */
+static void set_shape(store_page *page, const wanted_page *wanted)
 {
-    store_machine *store = put->store;
-
-    if (page->place.segment != 0) {
-        limbo_add_place(store, page->place, page->is_place_recorded);
-        page->place = (page_place){0};
-    }
-    page_drop_slot(page);
-    page->state = PAGE_COPYING;
-    page->flash = FLASH_NONE;
     page->size = wanted->size;
     page->tokens = (uint32_t)wanted->end;
     page->part = (uint16_t)wanted->part;
     page->group = (uint8_t)wanted->group;
     page->is_partial = wanted->is_partial;
-    page->is_verified = false;
-    page->owner = put;
 }
 
 static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uint16_t rank)
@@ -412,14 +401,13 @@ static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uin
             kvarve_release(item);
             return kvarve_fail(list->err, KVARVE_NO_MEMORY, "put: a page");
         }
-        take_over_page(put, page, wanted);
+        set_shape(page, wanted);
+        put_claim_page(put, page);
         if (exact != NULL) {
             page->digest = *exact; /* part of its identity from now on; checked when it is filled */
         }
     } else if (page->is_damaged && page->owner == NULL && page->io_count == 0) {
-        take_over_page(put, page, wanted);
-        page->has_digest = false;
-        put->store->has_repaired = true;
+        put_claim_damaged(put, page);
     }
     page_hold(page);
     item->page = page;
@@ -431,6 +419,9 @@ static kvarve_status list_for_rank(listing *list, const wanted_page *wanted, uin
     item->is_span = wanted->is_span;
     item->copier = rank == RANK_ALL ? (uint32_t)(wanted->position % space->rank_count) : rank;
     put_watch(item);
+    if (item->is_sealed && page->is_damaged) { /* it is being read */
+        put_await_repair(item);
+    }
     return KVARVE_OK;
 }
 

@@ -17,6 +17,15 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
  * NULL. */
 store_checkpoint *put_find_present(const store_put *put, uint8_t space_index);
 
+/* put_repair.c: damaged pages are copied and written again */
+void put_claim_page(store_put *put, store_page *page);    /* a new one: this put copies it */
+void put_claim_damaged(store_put *put, store_page *page); /* no I/O is in flight on it */
+/* The page is damaged, and can not be claimed now: the put does not end before it was. */
+void put_await_repair(put_page *item);
+bool put_has_damaged(store_put *put); /* true: it waits for repairs of its own pages from now on */
+/* A stored page that it needs, but does not list, has turned out to be damaged. */
+bool put_is_spoilt(const store_put *put);
+
 /* put_page.c: the life of a page from COPY to flash */
 void put_watch(put_page *item);   /* count and follow a page that was just listed */
 void put_unwatch(put_page *item); /* stop following it */
@@ -72,5 +81,7 @@ store_span *span_find_whole(const store_space *space, const page_key *first_key)
 /* A page of the tree that is its checkpoint's own after all, since the boundary names its draft
  * rows. */
 bool put_page_is_variant(const put_page *item);
+/* Staged for the tree before the boundary was known; the boundary has a page of its own instead. */
+bool put_page_is_replaced(const put_page *item);
 
 #endif

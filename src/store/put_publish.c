@@ -207,7 +207,11 @@ void put_settle_present(store_put *put)
             return;
         }
     }
-    put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+    if (put_is_spoilt(put)) {
+        put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
+    } else {
+        put_end(put, KVARVE_PUT_PRESENT, KVARVE_REFUSED_NOT);
+    }
 }
 
 /* Anything that a commit has to record: a new checkpoint, or repaired pages of a known one. The
@@ -232,9 +236,14 @@ static bool has_work_for_commit(const store_put *put)
 
 void put_publish(store_put *put)
 {
-    store_page **scratch = kvarve_allocate_array(put->page_count + 1, sizeof(store_page *));
-    bool is_done = scratch != NULL;
+    store_page **scratch;
+    bool is_done;
 
+    if (put_has_damaged(put)) {
+        return; /* it comes again when they are sealed */
+    }
+    scratch = kvarve_allocate_array(put->page_count + 1, sizeof(store_page *));
+    is_done = scratch != NULL;
     for (uint8_t i = 0; i < 2 && is_done; i++) {
         if (put->parts[i].space != NULL) {
             is_done = publish_spans(put, i, scratch) && publish_checkpoint(put, i, scratch);
@@ -247,6 +256,11 @@ void put_publish(store_put *put)
         return;
     }
     pair_companions(put);
+    if (put_is_spoilt(put)) {
+        put_withdraw(put);
+        put_end(put, KVARVE_PUT_ABORTED, KVARVE_REFUSED_IO);
+        return;
+    }
     if (!has_work_for_commit(put)) {
         put_settle_present(put);
         return;

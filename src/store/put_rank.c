@@ -34,8 +34,7 @@ static uint32_t public_group(const put_page *item)
     return item->put->name->public_of[item->space_index][item->page->group];
 }
 
-/* Staged for the tree before the boundary was known; the boundary has a page of its own instead. */
-static bool is_replaced(const put_page *item)
+bool put_page_is_replaced(const put_page *item)
 {
     return item->is_span && put_page_is_variant(item);
 }
@@ -43,7 +42,7 @@ static bool is_replaced(const put_page *item)
 /* Does this rank look at the page? A replicated one is its copier's. */
 static bool concerns(const put_page *item, uint32_t rank)
 {
-    return item->copier == rank && !is_replaced(item);
+    return item->copier == rank && !put_page_is_replaced(item);
 }
 
 static bool is_to_copy(const put_page *item)
@@ -68,7 +67,7 @@ static void describe(const store_put *put, put_page *item, kvarve_page_plan *out
         out->address = arena_address(put->store->arena, page->slot);
         item->is_offered = true; /* I3 */
         item->is_exposed = true; /* I4 */
-    } else if (page->state == PAGE_COPYING) {
+    } else if (page->state == PAGE_COPYING || item->is_to_repair) {
         out->action = KVARVE_PAGE_WAIT;
     }
 }
@@ -109,7 +108,7 @@ static put_page *find_item(store_put *put, uint32_t rank, uint32_t group, uint64
         const bool is_rank = item->page->rank == RANK_ALL || item->page->rank == rank;
 
         if (is_rank && item->position == position && public_group(item) == group &&
-            !is_replaced(item)) {
+            !put_page_is_replaced(item)) {
             put->cursor = at;
             return item;
         }

@@ -126,6 +126,7 @@ bool store_poll(store_machine *store)
 {
     const bool has_done = store->env.executor->poll(store->env.executor);
     bool has_freed;
+    bool has_claimed;
 
     if (segment_is_failed(store->segments) ||
         (store->index != NULL && index_is_failed(store->index))) {
@@ -133,7 +134,8 @@ bool store_poll(store_machine *store)
     }
     put_settle_all(store);
     has_freed = lease_settle_all(store);
-    if (has_done || has_freed) {
+    has_claimed = put_settle_repairs(store);
+    if (has_done || has_freed || has_claimed) {
         put_give_room(store); /* also when the arena has grown into its memory */
     }
     verify_poll(store);

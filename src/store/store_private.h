@@ -209,10 +209,11 @@ struct put_page {
     bool is_span;   /* belongs to the tree; else the checkpoint's own */
     bool is_sealed; /* counted as such by its put */
     bool is_written;
-    bool is_new_room; /* slot and place were reserved in this attempt */
-    bool is_offered;  /* COPY: its rank was told its address, or its bytes were copied: an ack can
-                         mean it */
-    bool is_exposed;  /* its rank was told its slot's address, and may be writing there */
+    bool is_to_repair; /* its page is damaged, and is claimed when no I/O is in flight on it */
+    bool is_new_room;  /* slot and place were reserved in this attempt */
+    bool is_offered;   /* COPY: its rank was told its address, or its bytes were copied: an ack can
+                          mean it */
+    bool is_exposed;   /* its rank was told its slot's address, and may be writing there */
 };
 
 typedef struct put_part {
@@ -266,6 +267,7 @@ struct store_put {
     size_t page_room;
     size_t unsealed;
     size_t unwritten;
+    size_t repairs; /* put_page.is_to_repair */
     rank_state *ranks;
     uint32_t walking;            /* a loop over pages runs: an abort lets go of them afterwards */
     store_checkpoint *awaited;   /* an equal one in flight: PRESENT when that is durable; leased */
@@ -525,6 +527,10 @@ void put_became_durable(store_put *put);
 void put_fail_commit(store_put *put, uint32_t refusal);
 void put_settle_awaited(
     store_machine *store); /* after a commit: puts that wait for an equal checkpoint */
+
+/* put_repair.c: damaged pages that no read holds any more are claimed; true: some were, and want
+ * room. */
+bool put_settle_repairs(store_machine *store);
 
 /* find.c */
 store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *prefix, uint64_t max);
