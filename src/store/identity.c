@@ -234,23 +234,22 @@ static kvarve_status read_store_file(store_machine *store, const char *path, sto
 {
     char *text = NULL;
     size_t size = 0;
+    bool is_replaced = false; /* damaged, and whatever else is left is taken */
     kvarve_status status =
         io_read_file(store->env.io, path, STORE_FILE_SIZE_MAX, &text, &size, err);
 
     if (status == KVARVE_OK) {
         status = store_file_decode(text, size, file, err);
         kvarve_release(text);
-        if (status == KVARVE_CORRUPT && recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
-            status = KVARVE_MISS;
-        }
+        is_replaced = status == KVARVE_CORRUPT && recover_has_flag(store, KVARVE_OPEN_REBUILD);
     } else if (status == KVARVE_INVALID) {
         status = kvarve_fail(err, KVARVE_CORRUPT, "read %s: not a store file", path);
     }
-    if (status != KVARVE_MISS) {
+    if (status != KVARVE_MISS && !is_replaced) {
         *out_is_new = false;
         return status;
     }
-    status = check_new(store, err);
+    status = is_replaced ? KVARVE_OK : check_new(store, err);
     if (status != KVARVE_OK) {
         return status;
     }

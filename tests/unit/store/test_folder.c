@@ -144,6 +144,22 @@ static void test_open__what_is_left_of_a_store_is_named(void **state)
     }
 }
 
+/* It says that a store was here. */
+static void test_open__a_damaged_store_file_alone_is_rebuilt_to_an_empty_store(void **state)
+{
+    fixture f;
+
+    (void)state;
+    begin_closed(&f);
+    take_all_away(&f, "store/");
+    assert_int_equal(world_put_file(f.world, "store/store", "kvarve-store 1\n", 15), 0);
+    assert_refused(&f, KVARVE_CORRUPT, "store file");
+    f.options.flags = KVARVE_OPEN_REBUILD;
+    open_store(&f, &engine_plain);
+    assert_int_equal(statistics(&f).checkpoints, 0);
+    end_test(&f);
+}
+
 /* The first open was cut short: what it left is no store. */
 static void test_open__a_lock_alone_is_no_store(void **state)
 {
@@ -265,6 +281,7 @@ int main(void)
             test_open__without_store_file_and_index_is_refused_while_segments_are_there),
         cmocka_unit_test(test_open__with_an_index_that_lost_its_log_is_refused),
         cmocka_unit_test(test_open__what_is_left_of_a_store_is_named),
+        cmocka_unit_test(test_open__a_damaged_store_file_alone_is_rebuilt_to_an_empty_store),
         cmocka_unit_test(test_open__a_lock_alone_is_no_store),
         cmocka_unit_test(test_open__files_of_others_stay_beside_a_new_store),
         cmocka_unit_test(test_open__nothing_is_left_in_a_folder_that_is_no_store),
