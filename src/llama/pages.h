@@ -6,8 +6,8 @@
  *   draft prefix     as above, optional                         where there is a drafter
  *   draft endpoint   as above, optional
  *
- * A file that is stored whole is one group: an endpoint of any size at its token count, its parts
- * as large as LLAMA_PARTS_MAX of them need.
+ * A file that is stored whole is one group: an endpoint of any size at its token count, in parts of
+ * LLAMA_WHOLE_PIECE bytes.
  *
  * Threads: any. Pure.
  */
