@@ -71,6 +71,7 @@ MACHINE_PATH = re.compile(r"(?<![\w./}>)*-])/(wor" r"k|hom" r"e|roo" r"t|tm" r"p
 TEMPORARY = re.compile(r"/tm" r"p/[\w.-]*X{6}")
 OUTSIDE = re.compile(r"\.\./sha" r"red")
 EXCUSE = re.compile(r"/\* style: ([\w-]+), [^*]{8,}\*/")
+NAMED_TEST = re.compile(r"`(test_[a-z0-9_]+|(?:unit|contract|crash|model|process)\.[a-z0-9_.]+)`")
 IDENTIFIER_CALL = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\(")
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
@@ -201,6 +202,31 @@ def check_length(file, ratchet):
         file.report(1, "long", f"now {count} lines: put that into tools/long_files.txt")
 
 
+def known_tests(root, names):
+    """What a document may name as a test: functions, and a pattern for what CMake registers."""
+    functions, patterns = set(), []
+    for name in names:
+        if not name.startswith("tests/"):
+            continue
+        if name.endswith((".c", ".py")):
+            text = (root / name).read_text(errors="replace")
+            functions.update(re.findall(r"\b(test_\w+)\s*\(", text))
+        elif name.endswith("CMakeLists.txt"):
+            calls = r"\b(?:kvarve_test\(|add_test\(NAME )([\w.${}]+)"
+            patterns += re.findall(calls, (root / name).read_text())
+    registered = (re.sub(r"\\\$\\{\w+\\}", "[a-z0-9_]+", re.escape(text)) for text in patterns)
+    return functions, re.compile("|".join(registered) or "(?!)")
+
+
+def check_named_tests(file, tests):
+    """A test that a document names is there."""
+    functions, registered = tests
+    for number, line in enumerate(file.lines, 1):
+        for name in NAMED_TEST.findall(line):
+            if name not in functions and not registered.fullmatch(name):
+                file.report(number, "named-test", f"there is no {name} in tests/")
+
+
 def check_readmes(root, names):
     problems = []
     folders = sorted({"/".join(name.split("/")[:2]) for name in names
@@ -232,6 +258,7 @@ def check(root):
     names = project_files(root)
     design_notes = {path.name[:4] for path in (root / "docs/design").glob("[0-9]*.md")}
     ratchet = read_ratchet(root)
+    tests = known_tests(root, names)
     problems, seen = check_readmes(root, names), 0
     for name in names:
         if name.startswith(DATA) or pathlib.Path(name).suffix not in TEXT_SUFFIXES:
@@ -251,6 +278,8 @@ def check(root):
             check_length(file, ratchet)
         if name.endswith(C_SUFFIXES):
             check_c(file)
+        if name.startswith("docs/") and name.endswith(".md"):
+            check_named_tests(file, tests)
         problems += file.problems
     return problems, seen
 

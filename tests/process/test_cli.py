@@ -91,16 +91,28 @@ class CommandTest(unittest.TestCase):
         self.assertNotEqual(process.stdout.readline(), "")
         return process
 
-    def damage_page(self, byte):
-        """Flip a bit of a page that make_store filled with `byte`."""
+    def find_page(self, byte):
+        """The file of a page that make_store filled with `byte`, and its place in it."""
         for path in sorted((self.store / "segments").iterdir()):
-            content = bytearray(path.read_bytes())
-            at = content.find(bytes([byte]) * 8192)
+            at = path.read_bytes().find(bytes([byte]) * 8192)
             if at >= 0:
-                content[at + 100] ^= 1
-                path.write_bytes(content)
-                return
+                return path, at
         self.fail(f"no page of {byte}")
+
+    def write_page(self, path, at, content):
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(content)
+
+    def damage_page(self, byte):
+        """Flip a bit of that page."""
+        path, at = self.find_page(byte)
+        self.write_page(path, at + 100, bytes([byte ^ 1]))
+
+    def swap_pages(self, byte, other):
+        first, second = self.find_page(byte), self.find_page(other)
+        self.write_page(*first, bytes([other]) * 8192)
+        self.write_page(*second, bytes([byte]) * 8192)
 
 
 class LookTest(CommandTest):
@@ -238,6 +250,11 @@ class CareTest(CommandTest):
         self.assertEqual(sorted(row["id"] for row in answer["damaged"]), sorted(self.ids[2:5]))
         text = self.run_kvarve(CORRUPT, "verify").stdout
         self.assertIn("1 page is damaged, 3 checkpoints are lost by it", text)
+
+    def test_verify_finds_two_pages_that_changed_places(self):
+        self.swap_pages(64, 100)  # the first ones of "one" and "two"
+        answer = self.json("verify", exit_code=CORRUPT)
+        self.assertEqual((answer["pages_damaged"], answer["checkpoints_lost"]), (2, 4))
 
     def test_rebuild_drops_what_is_damaged(self):
         self.damage_page(100)  # the first page of "two"

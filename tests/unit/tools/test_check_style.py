@@ -173,6 +173,18 @@ class Rules(Tree):
         self.write("docs/a.md", "see ../sha" + "red/x\n")
         self.assertEqual(self.rules(), ["outside"])
 
+    def test_a_test_that_a_document_names_is_there(self):
+        self.write("docs/a.md", "`test_box__opens`, `unit.env.box`, `process.cli`, `test_box.c`\n")
+        self.assertEqual(self.rules(), ["named-test"])
+        self.assertEqual(len(self.problems()), 3)
+        self.write("tests/unit/env/test_box.c", "/*\n * test_box.c - a box.\n */\n"
+                   "static void test_box__opens(void **state)\n")
+        self.write("tests/unit/env/CMakeLists.txt", "kvarve_test(unit.env.box SOURCES a.c)\n")
+        self.write("tests/process/CMakeLists.txt", "add_test(NAME process.${name}\n")
+        self.assertEqual(self.rules(), [])
+        self.write("docs/a.md", "`unit.env.bo`\n")
+        self.assertEqual(self.rules(), ["named-test"])
+
     def test_data_is_left_alone(self):
         self.write("fuzz/corpus/a/b.txt", "\t \n")
         self.write("tests/golden/a.txt", "\t")
