@@ -18,9 +18,10 @@
 #include "base/checked.h"
 #include "store/put_private.h"
 
-#define FLUSH_BYTES                                                                                \
-    (UINT64_C(4) << 20) /* sealed pages wait for this much company while digests are being taken   \
-                         */
+/* Sealed pages wait for this much company while digests are being taken, or while so many writes
+ * are in flight: a thousand small puts at once are some ten writes, not a thousand. */
+#define FLUSH_BYTES    (UINT64_C(4) << 20)
+#define WRITES_AT_ONCE 4u
 
 void put_watch(put_page *item)
 {
@@ -110,11 +111,13 @@ static void write_done(segment_request *request, void *context)
     write_run *run = context;
     store_machine *store = run->store;
 
+    store->writing--;
     for (size_t i = 0; i < request->part_count; i++) {
         finish_write(run->parts[i].context, run->parts[i].result);
     }
     kvarve_release(run->parts);
     kvarve_release(run);
+    put_flush(store);
     put_give_room(store);
     commit_start(store);
 }
@@ -156,7 +159,7 @@ static void fail_unflushed(store_machine *store)
     store->unflushed_bytes = 0;
 }
 
-/* Write all sealed pages that wait; not yet while digests are being taken and there are few. */
+/* Write all sealed pages that wait; not yet when there are few and more may come. */
 void put_flush(store_machine *store)
 {
     size_t count = 0;
@@ -164,7 +167,8 @@ void put_flush(store_machine *store)
     write_run *run;
 
     if (kvarve_list_is_empty(&store->unflushed) ||
-        (store->hashing > 0 && store->unflushed_bytes < FLUSH_BYTES)) {
+        ((store->hashing > 0 || store->writing >= WRITES_AT_ONCE) &&
+         store->unflushed_bytes < FLUSH_BYTES)) {
         return;
     }
     KVARVE_LIST_FOREACH (link, &store->unflushed) {
@@ -188,6 +192,7 @@ void put_flush(store_machine *store)
         page->io_count++; /* I3; the hold is page_seal's */
     }
     store->unflushed_bytes = 0;
+    store->writing++;
     run->request.parts = run->parts;
     run->request.done = write_done;
     run->request.context = run;

@@ -343,6 +343,7 @@ struct store_machine {
     uint64_t unflushed_bytes;
     bool is_giving_room;
     size_t hashing;           /* digest jobs in flight */
+    size_t writing;           /* requests of put_flush in flight */
     kvarve_list waiting_room; /* puts that wait for space, oldest first */
     kvarve_list commit_queue; /* puts whose pages are written */
     kvarve_list leases;
