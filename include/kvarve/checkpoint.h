@@ -10,6 +10,7 @@
  *              -> kvarve_put_wait or events -> kvarve_put_release
  *     restore  kvarve_find -> kvarve_lease_load -> kvarve_lease_wait or events -> per rank:
  * kvarve_lease_read* | kvarve_lease_pages | kvarve_lease_copy -> kvarve_lease_release
+ *              (kvarve_lease_read and kvarve_lease_read_direct need no load)
  *
  * Threads    Ranks may be filled and read by different threads. One rank of a put or lease is used
  * by one thread at a time. Ownership  kvarve_put_begin and kvarve_find give handles that
@@ -448,6 +449,21 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_lease_read(kvarve_lease *lease,
                                                             void *bytes, size_t size,
                                                             kvarve_error *err);
 
+/*
+ * As kvarve_lease_read, but pages that are on flash alone and a multiple of 4096 bytes long are
+ * read straight into `bytes`, past the arena, and verified there: the fastest way from flash to
+ * memory of the caller's, which is best backed by huge pages. `bytes` starts at a multiple of 4096.
+ * Blocks.
+ *
+ * KVARVE_BUSY  the disk did not answer within io_timeout_ms. The kernel still writes `bytes`: the
+ *              memory must stay there until kvarve_lease_copy_wait of this rank says KVARVE_MISS or
+ *              the COPIED event came, also if the lease is released before.
+ */
+KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_lease_read_direct(kvarve_lease *lease,
+                                                                   uint32_t rank, uint32_t group,
+                                                                   uint64_t position, void *bytes,
+                                                                   size_t size, kvarve_error *err);
+
 /* Bytes of one group's pages of `rank`, and how many pages; positions run from *out_first. */
 KVARVE_API KVARVE_NODISCARD kvarve_status
 kvarve_lease_extent(const kvarve_lease *lease, uint32_t rank, uint32_t group, uint64_t *out_first,
@@ -464,7 +480,7 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_lease_copy(kvarve_lease *lease,
                                                             uint64_t ready_event,
                                                             kvarve_error *err);
 
-/* Wait for `rank`'s copy. Blocks. KVARVE_BUSY, KVARVE_MISS as above. */
+/* Wait for `rank`'s copy, or late direct reads. Blocks. KVARVE_BUSY, KVARVE_MISS as above. */
 KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_lease_copy_wait(kvarve_lease *lease, uint32_t rank,
                                                                  uint32_t timeout_ms,
                                                                  kvarve_error *err);

@@ -101,7 +101,7 @@ typedef enum kvarve_event_kind {
     KVARVE_EVENT_ABORTED = 5,         /* put: `reason` (kvarve_refusal); the put is over */
     KVARVE_EVENT_LOADED = 6,          /* lease: every page is in RAM */
     KVARVE_EVENT_LOAD_FAILED = 7, /* lease: `reason` (kvarve_miss_reason); nothing was handed out */
-    KVARVE_EVENT_COPIED = 8,      /* lease: kvarve_lease_copy of `rank` is done and verified */
+    KVARVE_EVENT_COPIED = 8,      /* lease: kvarve_lease_copy of `rank` is done */
     KVARVE_EVENT_STAGED = 9,      /* put: room was found, the plan can be asked for */
 } kvarve_event_kind;
 

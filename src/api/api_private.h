@@ -49,17 +49,25 @@ struct kvarve_put {
     uint32_t runs; /* kvarve_put_copy under way */
 };
 
-/* What became of a rank's kvarve_lease_copy. */
+/* What became of what writes a rank's memory: its kvarve_lease_copy, or a direct read. */
 typedef enum copy_state { COPY_NONE, COPY_RUNNING, COPY_GOOD, COPY_BAD } copy_state;
+
+typedef struct rank_copy {
+    copy_state state;
+    uint32_t reads;  /* direct ones in flight */
+    bool is_late;    /* nobody waits for them any more: their end is an event */
+    bool has_failed; /* one of them */
+} rank_copy;
 
 struct kvarve_lease {
     uint32_t magic;
     kvarve_namespace *space;
     store_lease *lease;
     uint64_t cookie;
-    uint32_t runs;
+    uint32_t runs;  /* copies under way */
+    uint32_t reads; /* direct reads under way, of all ranks */
     bool is_released;
-    copy_state *copies; /* by rank */
+    rank_copy *copies; /* by rank */
 };
 
 /* Is this an open handle of this process? KVARVE_INVALID, saying what `call` was given. */
@@ -74,8 +82,25 @@ KVARVE_NODISCARD kvarve_status check_lease(const kvarve_lease *lease, const char
 KVARVE_NODISCARD kvarve_status check_pointer(const void *pointer, const char *call,
                                              const char *name, kvarve_error *err);
 
+KVARVE_NODISCARD kvarve_status lease_check_rank(const kvarve_lease *lease, uint32_t rank,
+                                                kvarve_error *err);
+/* Where a read of pages is, and the room that is left for them. */
+typedef struct lease_reader {
+    kvarve_lease *lease;
+    uint32_t rank;
+    uint32_t group;
+    uint64_t position;
+    char *bytes;
+    size_t size;
+} lease_reader;
+
+/* The next page by way of the arena, verified while it is copied; goes on behind it. */
+KVARVE_NODISCARD kvarve_status lease_copy_page(lease_reader *at, kvarve_error *err);
+
 /* Under the store's lock. */
 void namespace_unreference(kvarve_namespace *space);
+/* Free a released lease; its store lease was released. */
+void lease_free(kvarve_lease *lease);
 
 /* Copy options of a caller compiled with another size into `out`, whose size is `size`; false:
  * struct_size is not plausible. */

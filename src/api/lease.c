@@ -46,7 +46,7 @@ static kvarve_lease *make_lease(kvarve_namespace *space, uint64_t cookie)
     if (made == NULL) {
         return NULL;
     }
-    made->copies = kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(copy_state));
+    made->copies = kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(rank_copy));
     if (made->copies == NULL) {
         kvarve_release(made);
         return NULL;
@@ -261,46 +261,52 @@ static void read_ahead(kvarve_lease *lease, uint32_t rank, uint32_t group, uint6
     embedded_unlock(host_of(lease));
 }
 
+kvarve_status lease_copy_page(lease_reader *at, kvarve_error *err)
+{
+    store_source source;
+    bool is_right;
+    const kvarve_status status =
+        begin_read(at->lease, at->rank, at->group, at->position, &source, err);
+
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (source.size > at->size) {
+        end_read(at->lease, &source, true);
+        return kvarve_fail(err, KVARVE_INVALID,
+                           "lease: page %llu of group %u has %u bytes, there is room for %zu",
+                           (unsigned long long)at->position, at->group, source.size, at->size);
+    }
+    is_right = transfer_copy_out(at->bytes, source.address, source.size, &source.digest);
+    end_read(at->lease, &source, is_right);
+    at->position++;
+    at->bytes += source.size;
+    at->size -= source.size;
+    return is_right ? KVARVE_OK : KVARVE_MISS;
+}
+
 kvarve_status kvarve_lease_read(kvarve_lease *lease, uint32_t rank, uint32_t group,
                                 uint64_t position, void *bytes, size_t size, kvarve_error *err)
 {
-    uint8_t *at = bytes;
+    lease_reader at = {lease, rank, group, position, bytes, size};
     uint64_t ahead = 0;
     kvarve_status status = check_lease(lease, "kvarve_lease_read", err);
 
     if (status == KVARVE_OK && (bytes == NULL || size == 0)) {
         status = kvarve_fail(err, KVARVE_INVALID, "lease: no room to read group %u into", group);
     }
-    while (status == KVARVE_OK && size > 0) {
-        store_source source;
-        bool is_right;
-
-        if (position >= ahead) {
+    while (status == KVARVE_OK && at.size > 0) {
+        if (at.position >= ahead) {
             const uint32_t page = group < store_namespace_groups(lease->space->name)
                                       ? store_namespace_group(lease->space->name, group)->page_bytes
                                       : 1;
-            const uint64_t count =
-                kvarve_divide_up(kvarve_min_u64(size, lease->space->store->read_ahead_bytes), page);
+            const uint64_t count = kvarve_divide_up(
+                kvarve_min_u64(at.size, lease->space->store->read_ahead_bytes), page);
 
-            read_ahead(lease, rank, group, position, count);
-            ahead = position + kvarve_max_u64(count / 2, 1);
+            read_ahead(lease, rank, group, at.position, count);
+            ahead = at.position + kvarve_max_u64(count / 2, 1);
         }
-        status = begin_read(lease, rank, group, position, &source, err);
-        if (status != KVARVE_OK) {
-            break;
-        }
-        if (source.size > size) {
-            end_read(lease, &source, true);
-            return kvarve_fail(err, KVARVE_INVALID,
-                               "lease: page %llu of group %u has %u bytes, there is room for %zu",
-                               (unsigned long long)position, group, source.size, size);
-        }
-        is_right = transfer_copy_out(at, source.address, source.size, &source.digest);
-        end_read(lease, &source, is_right);
-        status = is_right ? KVARVE_OK : KVARVE_MISS;
-        at += source.size;
-        size -= source.size;
-        position++;
+        status = lease_copy_page(&at, err);
     }
     return status;
 }
@@ -393,7 +399,7 @@ static void end_scatter(scatter_run *run)
 {
     kvarve_lease *lease = run->lease;
 
-    lease->copies[run->rank] = run->is_good ? COPY_GOOD : COPY_BAD;
+    lease->copies[run->rank].state = run->is_good ? COPY_GOOD : COPY_BAD;
     lease->runs--;
     embedded_tell(host_of(lease), &(kvarve_event){.kind = KVARVE_EVENT_COPIED,
                                                   .rank = run->rank,
@@ -520,7 +526,7 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
         kvarve_release(run);
         return status == KVARVE_BUSY ? KVARVE_MISS : status;
     }
-    lease->copies[rank] = COPY_RUNNING;
+    lease->copies[rank].state = COPY_RUNNING;
     lease->runs++;
     count = run->pending;
     run->pending++;
@@ -533,11 +539,21 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
     return KVARVE_OK;
 }
 
-static kvarve_status check_copy(const kvarve_lease *lease, uint32_t rank, kvarve_error *err)
+kvarve_status lease_check_rank(const kvarve_lease *lease, uint32_t rank, kvarve_error *err)
 {
     if (rank >= store_namespace_ranks(lease->space->name)) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: rank %u: 0 .. %u", rank,
                            store_namespace_ranks(lease->space->name) - 1);
+    }
+    return KVARVE_OK;
+}
+
+static kvarve_status check_copy(const kvarve_lease *lease, uint32_t rank, kvarve_error *err)
+{
+    const kvarve_status status = lease_check_rank(lease, rank, err);
+
+    if (status != KVARVE_OK) {
+        return status;
     }
     if (lease->space->ranks[rank].groups == NULL) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: rank %u has no registered regions", rank);
@@ -566,7 +582,7 @@ kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32
         return status;
     }
     embedded_lock(host_of(lease));
-    if (lease->copies[rank] == COPY_RUNNING) {
+    if (lease->copies[rank].state == COPY_RUNNING) {
         status = kvarve_fail(err, KVARVE_INVALID, "lease: a copy of rank %u is running", rank);
     } else {
         status = submit_scatter(lease, rank, blocks, block_counts, err);
@@ -583,7 +599,7 @@ kvarve_status kvarve_lease_copy_wait(kvarve_lease *lease, uint32_t rank, uint32_
     kvarve_status status = check_lease(lease, "kvarve_lease_copy_wait", err);
 
     if (status == KVARVE_OK) {
-        status = check_copy(lease, rank, err);
+        status = lease_check_rank(lease, rank, err);
     }
     if (status != KVARVE_OK) {
         return status;
@@ -591,13 +607,20 @@ kvarve_status kvarve_lease_copy_wait(kvarve_lease *lease, uint32_t rank, uint32_
     deadline = embedded_deadline(host_of(lease), timeout_ms);
     embedded_lock(host_of(lease));
     do {
-        state = lease->copies[rank];
+        state = lease->copies[rank].state;
     } while (state == COPY_RUNNING && embedded_wait(host_of(lease), deadline));
     embedded_unlock(host_of(lease));
     if (state == COPY_NONE) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: no copy of rank %u was submitted", rank);
     }
     return state == COPY_GOOD ? KVARVE_OK : state == COPY_BAD ? KVARVE_MISS : KVARVE_BUSY;
+}
+
+void lease_free(kvarve_lease *lease)
+{
+    namespace_unreference(lease->space);
+    kvarve_release(lease->copies);
+    kvarve_release(lease);
 }
 
 void kvarve_lease_release(kvarve_lease **lease)
@@ -616,10 +639,11 @@ void kvarve_lease_release(kvarve_lease **lease)
     while (gone->runs > 0) { /* its copies write the caller's memory: they end soon, and first */
         (void)embedded_wait(host, KVARVE_NEVER);
     }
-    store_lease_release(gone->lease);
-    namespace_unreference(gone->space);
-    embedded_unlock(host);
     gone->magic = 0;
-    kvarve_release(gone->copies);
-    kvarve_release(gone);
+    gone->is_released = true;
+    store_lease_release(gone->lease);
+    if (gone->reads == 0) { /* else the last of them does it: the disk may hang */
+        lease_free(gone);
+    }
+    embedded_unlock(host);
 }

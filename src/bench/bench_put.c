@@ -309,7 +309,7 @@ static void run_half(void *context)
     read_half *half = context;
 
     half->status =
-        kvarve_lease_read(half->lease, 0, 0, half->position, half->bytes, half->size, NULL);
+        kvarve_lease_read_direct(half->lease, 0, 0, half->position, half->bytes, half->size, NULL);
 }
 
 kvarve_status bench_read_all(kvarve_lease *lease, void *target, size_t bytes, uint32_t pages,
@@ -327,7 +327,7 @@ kvarve_status bench_read_all(kvarve_lease *lease, void *target, size_t bytes, ui
     kvarve_thread thread;
 
     if (half_pages == 0 || thread_start(&thread, run_half, &halves[0]) != 0) {
-        return kvarve_lease_read(lease, 0, 0, 0, target, bytes, err);
+        return kvarve_lease_read_direct(lease, 0, 0, 0, target, bytes, err);
     }
     run_half(&halves[1]);
     thread_join(&thread);

@@ -27,6 +27,7 @@
 #include "env/env.h"
 #include "format/batch.h"
 #include "format/segment_file.h"
+#include "hash/hash.h"
 #include "kvarve/error.h"
 
 typedef struct segment_set segment_set;
@@ -118,7 +119,9 @@ typedef struct segment_part {
     page_place place;
     void *bytes;   /* 4096-aligned; written or filled up to size rounded up to 4096 */
     uint32_t size; /* valid bytes */
-    int result;    /* out: 0 or -errno, of this part */
+    int result;    /* out: 0 or -errno, of this part; -EBADMSG: other bytes than `digest` names */
+    /* Of a read: NULL, or what the valid bytes must have, checked by the job that reads them. */
+    const page_digest *digest;
     void *context; /* the caller's; travels with the part when the parts are reordered */
 } segment_part;
 

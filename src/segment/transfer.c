@@ -15,12 +15,15 @@
  */
 #include "segment/segment_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/fail.h"
 #include "env/io_all.h"
+#include "hash/hash.h"
 
 #define EXTENT_BYTES_MAX (UINT64_C(4) << 20)
 
@@ -154,6 +157,27 @@ static int read_apart(kvarve_io *io, extent_job *extent)
     return result;
 }
 
+/* The digests that were asked for. 0, or the result of the first part that is wrong. */
+static int verify_parts(const extent_job *extent)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < extent->part_count; i++) {
+        segment_part *part = &extent->parts[i];
+
+        if (part->result == 0 && part->digest != NULL) {
+            const page_digest digest = page_digest_of(part->bytes, part->size);
+
+            part->result =
+                memcmp(digest.bytes, part->digest->bytes, sizeof digest.bytes) == 0 ? 0 : -EBADMSG;
+        }
+        if (result == 0) {
+            result = part->result;
+        }
+    }
+    return result;
+}
+
 static void run_read(kvarve_job *job)
 {
     extent_job *extent = (extent_job *)job;
@@ -166,6 +190,7 @@ static void run_read(kvarve_job *job)
     if (extent->base.result < 0 && extent->part_count > 1) { /* I2 */
         extent->base.result = read_apart(io, extent);
     }
+    extent->base.result = verify_parts(extent);
 }
 
 static void extent_done(kvarve_job *job)

@@ -468,8 +468,8 @@ uint64_t lease_next_deadline(const store_machine *store)
 
 /* --- reading --- */
 
-static kvarve_status check_group(const store_lease *lease, uint32_t rank, uint32_t group,
-                                 kvarve_error *err)
+kvarve_status lease_check_group(const store_lease *lease, uint32_t rank, uint32_t group,
+                                kvarve_error *err)
 {
     const uint32_t ranks = lease->name->spaces[0]->rank_count;
 
@@ -502,7 +502,7 @@ static void describe_source(const lease_page *item, store_source *out)
 kvarve_status store_lease_page_begin(store_lease *lease, uint32_t rank, uint32_t group,
                                      uint64_t position, store_source *out, kvarve_error *err)
 {
-    kvarve_status status = check_group(lease, rank, group, err);
+    kvarve_status status = lease_check_group(lease, rank, group, err);
     lease_page *item;
 
     if (status == KVARVE_OK) {
@@ -569,7 +569,7 @@ void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, u
 {
     read_run *run;
 
-    if (check_group(lease, rank, group, NULL) != KVARVE_OK ||
+    if (lease_check_group(lease, rank, group, NULL) != KVARVE_OK ||
         lease_list_pages(lease, NULL) != KVARVE_OK || count == 0) {
         return;
     }
@@ -590,6 +590,23 @@ void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, u
     }
 }
 
+void lease_fail(store_lease *lease, uint32_t reason, uint32_t group)
+{
+    lease->store->statistics.misses[reason]++;
+    lease->state = LEASE_FAILED;
+    lease->deadline_ns = KVARVE_NEVER;
+    lease->miss = (kvarve_miss){.reason = reason, .group = group};
+}
+
+void lease_reader_left(store_lease *lease)
+{
+    KVARVE_ASSERT(lease->readers > 0);
+    lease->readers--;
+    if (lease->is_released && lease->readers == 0) {
+        free_lease(lease);
+    }
+}
+
 void store_lease_page_end(store_lease *lease, const store_source *source, bool was_verified,
                           bool is_right)
 {
@@ -606,11 +623,8 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
         if (is_same && (!page->is_verified || page->flash != FLASH_WRITTEN)) {
             page_mark_damaged(page);
         }
-        store->statistics.misses[KVARVE_MISS_DAMAGED]++;
         page->is_verified = page->is_verified && !is_same;
-        lease->state = LEASE_FAILED;
-        lease->deadline_ns = KVARVE_NEVER;
-        lease->miss = (kvarve_miss){.reason = KVARVE_MISS_DAMAGED, .group = source->group};
+        lease_fail(lease, KVARVE_MISS_DAMAGED, source->group);
     }
     if (lease->state == LEASE_SOFT || lease->state == LEASE_FAILED) { /* I5 */
         unpin(lease_find_page(lease, page->rank, source->group, source->position));
@@ -621,18 +635,14 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
         page_drop_slot(page);
     }
     page_unhold(page);
-    KVARVE_ASSERT(lease->readers > 0);
-    lease->readers--;
-    if (lease->is_released && lease->readers == 0) {
-        free_lease(lease);
-    }
+    lease_reader_left(lease);
 }
 
 kvarve_status store_lease_extent(store_lease *lease, uint32_t rank, uint32_t group,
                                  uint64_t *out_first, uint64_t *out_pages, uint64_t *out_bytes,
                                  kvarve_error *err)
 {
-    kvarve_status status = check_group(lease, rank, group, err);
+    kvarve_status status = lease_check_group(lease, rank, group, err);
     uint64_t first = UINT64_MAX;
     uint64_t pages = 0;
     uint64_t bytes = 0;

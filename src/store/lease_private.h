@@ -33,10 +33,18 @@ struct store_lease {
     size_t next_read; /* pages before this one were submitted */
     size_t awaited;
     uint32_t restarts;
-    size_t readers; /* store_lease_page_begin without end */
+    size_t readers; /* store_lease_page_begin without end, and direct reads */
     bool is_released;
     bool is_listed;
 };
+
+/* lease.c */
+KVARVE_NODISCARD kvarve_status lease_check_group(const store_lease *lease, uint32_t rank,
+                                                 uint32_t group, kvarve_error *err);
+/* Bytes that were read for it are not what they must be: it is over. */
+void lease_fail(store_lease *lease, uint32_t reason, uint32_t group);
+/* One reader less; the last one of a released lease frees it. */
+void lease_reader_left(store_lease *lease);
 
 /* lease_pages.c */
 /* Make lease->pages, once. KVARVE_NO_MEMORY: it stays unlisted. */

@@ -208,6 +208,29 @@ void store_lease_page_end(store_lease *lease, const store_source *source, bool w
 void store_lease_read_ahead(store_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
                             uint64_t count);
 
+/*
+ * A read into the caller's own memory, past the arena, verified by the jobs that read. The memory
+ * is the kernel's until `done`, which comes once, from a poll.
+ */
+typedef struct store_direct_read {
+    void *bytes;                                /* 4096-aligned */
+    size_t size;                                /* room there */
+    void (*done)(void *context, bool is_right); /* false: as store_lease_page_end says */
+    void *context;
+    /* ---- */
+    uint64_t pages; /* out: how many are read; 0: nothing was submitted */
+    size_t taken;   /* out: their bytes */
+} store_direct_read;
+
+/*
+ * Submit reads of pages from `position` on, back to back into read->bytes, as far as they are on
+ * flash alone, fill whole blocks of 4096 bytes and there is room; at most 32 MiB, or one page.
+ * None: store_lease_page_begin says what the first one is. `read` is copied.
+ */
+KVARVE_NODISCARD kvarve_status store_lease_read_direct(store_lease *lease, uint32_t rank,
+                                                       uint32_t group, uint64_t position,
+                                                       store_direct_read *read, kvarve_error *err);
+
 void store_lease_release(store_lease *lease);
 
 /* --- administration --- */
