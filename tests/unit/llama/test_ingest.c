@@ -69,6 +69,22 @@ static void put_built(ingest_kit *kit, const build_slot *model)
     build_free(built);
 }
 
+/* Facts and files of its own, and the store of `home`: a build of its own keeps them apart there.
+ */
+static void begin_beside(ingest_kit *kit, const ingest_kit *home, size_t number)
+{
+    kit_begin(kit);
+    (void)snprintf(kit->facts.build, sizeof(kit->facts.build), "b%zu", number);
+    kit->store = home->store;
+    kit->emit.store_path = home->store_path;
+}
+
+static void end_beside(ingest_kit *kit)
+{
+    kit->store = NULL;
+    kit_end(kit);
+}
+
 /* What is emitted for all tokens of a file is that file. */
 static void check_round_trip(ingest_kit *kit, const char *name, const kit_bytes *file)
 {
@@ -99,12 +115,13 @@ static void test_ingest__samples_come_back_byte_for_byte(void **state)
                    {"qwen35", 1, false},      {"qwen35-fa-off", 1, true},
                    {"qwen35-np4", 4, false},  {"qwen35mtp", 1, false},
                    {"mamba2", 1, false},      {"gemma3", 1, false}};
+    ingest_kit *home = *state;
 
+    kit_open(home, ARENA, 0);
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
         ingest_kit kit;
         char path[256];
-        kit_begin(&kit);
-        kit_open(&kit, ARENA, 0);
+        begin_beside(&kit, home, i);
         (void)snprintf(path, sizeof(path), "tests/llama/samples/%s.slot", samples[i].name);
         kit_bytes file = kit_load(path);
         kit.facts.flash = samples[i].is_off ? LLAMA_FLASH_OFF : LLAMA_FLASH_ON;
@@ -115,21 +132,20 @@ static void test_ingest__samples_come_back_byte_for_byte(void **state)
         }
         check_round_trip(&kit, samples[i].name, &file);
         kit_free(&file);
-        kit_end(&kit);
+        end_beside(&kit);
     }
-    (void)state;
 }
 
 static void test_ingest__every_layout_comes_back(void **state)
 {
     const char *name = NULL;
     const build_slot *model = NULL;
+    ingest_kit *home = *state;
 
-    (void)state;
+    kit_open(home, ARENA, 0);
     for (uint32_t i = 0; (model = build_example(i, &name)) != NULL; i++) {
         ingest_kit kit;
-        kit_begin(&kit);
-        kit_open(&kit, ARENA, 0);
+        begin_beside(&kit, home, i);
         /* All checkpoints are kept only where there is one at most. */
         build_slot slot = *model;
         slot.checkpoint_count = slot.checkpoint_count > 1 ? 1 : slot.checkpoint_count;
@@ -144,7 +160,7 @@ static void test_ingest__every_layout_comes_back(void **state)
             check_round_trip(&kit, name, &built->file);
         }
         build_free(built);
-        kit_end(&kit);
+        end_beside(&kit);
     }
 }
 
@@ -329,8 +345,8 @@ static void test_ingest__empty_and_damaged_files_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ingest__samples_come_back_byte_for_byte),
-        cmocka_unit_test(test_ingest__every_layout_comes_back),
+        cmocka_unit_test_setup_teardown(test_ingest__samples_come_back_byte_for_byte, begin, end),
+        cmocka_unit_test_setup_teardown(test_ingest__every_layout_comes_back, begin, end),
         cmocka_unit_test_setup_teardown(test_ingest__again_writes_nothing, begin, end),
         cmocka_unit_test_setup_teardown(test_ingest__keeps_user_prompt_and_response, begin, end),
         cmocka_unit_test_setup_teardown(

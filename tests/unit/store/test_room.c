@@ -300,7 +300,7 @@ static void test_room__caps_of_all_sizes_hold(void **state)
 {
     fixture *f = *state;
 
-    for (uint64_t cap = 4 * MIB; cap <= 12 * MIB; cap += 3 * MIB / 4) {
+    for (uint64_t cap = 4 * MIB; cap <= 12 * MIB; cap += 3 * MIB / 2) {
         close_all(f);
         world_destroy(f->world);
         f->world = world_create(cap);
