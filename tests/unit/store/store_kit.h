@@ -29,13 +29,16 @@ typedef struct fixture {
 
 static kvarve_error err;
 
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        const kvarve_status status_ = (call);                                                      \
-        if (status_ != KVARVE_OK) {                                                                \
-            fail_msg("%s: %s: %s", #call, kvarve_status_text(status_), err.text);                  \
-        }                                                                                          \
-    } while (0)
+static inline void expect_ok(kvarve_status status, const char *call, const char *file, int line)
+{
+    if (status != KVARVE_OK) {
+        print_error("%s: %s: %s\n", call, kvarve_status_text(status), err.text);
+        _fail(file, line);
+    }
+}
+
+/* NOLINTNEXTLINE(readability-identifier-naming): it reads as those of cmocka. */
+#define assert_ok(call) expect_ok((call), #call, __FILE__, __LINE__)
 
 static inline kvarve_status try_open(fixture *f)
 {
