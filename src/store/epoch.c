@@ -52,15 +52,14 @@ static int read_slot(const store_machine *store, uint32_t which, uint64_t *out)
     return rc == -ENODATA ? 0 : rc;
 }
 
+/* Content may be torn, sizes are ours: no slot, one or two. */
 bool epoch_is_foreign(const store_machine *store)
 {
     kvarve_io *io = store->env.io;
     kvarve_file_stat stat;
-    uint64_t epochs[2] = {0, 0};
 
-    return io->ops->stat_fd(io, store->lock_fd, &stat) == 0 && stat.size > 0 &&
-           read_slot(store, 0, &epochs[0]) == 0 && read_slot(store, 1, &epochs[1]) == 0 &&
-           epochs[0] == 0 && epochs[1] == 0;
+    return io->ops->stat_fd(io, store->lock_fd, &stat) == 0 && stat.size != 0 &&
+           stat.size != sizeof(epoch_slot) && stat.size != SLOT_DISTANCE + sizeof(epoch_slot);
 }
 
 static kvarve_status draw_lost(store_machine *store, uint64_t *out, kvarve_error *err)
