@@ -713,6 +713,7 @@ static void start_one(store_machine *store)
     }
     if (status != KVARVE_OK && status != KVARVE_BUSY) { /* BUSY: grow_done calls again */
         refuse_queue(store, status == KVARVE_NO_SPACE ? KVARVE_REFUSED_NO_ROOM_FLASH
+                            : status == KVARVE_IO     ? KVARVE_REFUSED_IO
                                                       : KVARVE_REFUSED_LIMIT);
     }
 }

@@ -413,7 +413,7 @@ bool build_encode(store_commit *commit, new_record *record)
     return true;
 }
 
-/* KVARVE_BUSY: a file for headers is being made. */
+/* KVARVE_BUSY: a file for headers is being made; KVARVE_IO: that failed. */
 kvarve_status build_place(store_commit *commit, new_record *record)
 {
     store_machine *store = commit->store;
@@ -424,7 +424,10 @@ kvarve_status build_place(store_commit *commit, new_record *record)
         segment_reserve_header(store->segments, preferred, record->blocks, &record->batch.place);
 
     if (status == KVARVE_BUSY) {
-        return room_grow(store, 0, record->blocks) ? KVARVE_BUSY : KVARVE_NO_SPACE;
+        if (room_grow(store, 0, record->blocks)) {
+            return KVARVE_BUSY;
+        }
+        return room_has_failed(store) ? KVARVE_IO : KVARVE_NO_SPACE;
     }
     if (status != KVARVE_OK) {
         return status;

@@ -81,7 +81,7 @@ bool build_add_put(store_commit *commit, store_put *put);
 bool build_add_drops(
     store_commit *commit); /* drops that no record carries yet ride in the last one */
 bool build_encode(store_commit *commit, new_record *record);
-/* KVARVE_BUSY: a file for headers is being made. */
+/* KVARVE_BUSY: a file for headers is being made; KVARVE_IO: that failed. */
 kvarve_status build_place(store_commit *commit, new_record *record);
 
 #endif

@@ -173,6 +173,9 @@ static room_answer reserve_all(store_put *put, uint8_t *out_refusal)
         *out_refusal = KVARVE_REFUSED_NO_ROOM_FLASH;
         answer = take_places(put);
     }
+    if (answer == ROOM_FAILED) {
+        *out_refusal = KVARVE_REFUSED_IO;
+    }
     if (answer != ROOM_YES) {
         give_room_back(put, put->page_count);
     }
@@ -192,7 +195,7 @@ static bool try_room(store_put *put)
         return false;
     }
     kvarve_list_remove(&put->queue);
-    if (answer == ROOM_NEVER) {
+    if (answer != ROOM_YES) {
         put_abort(put, refusal);
         return true;
     }

@@ -7,7 +7,8 @@
  * stays. I3  Flash stays under the cap: segments grow only when it fits, and leave the index a
  * share to grow into, and records of full files another. I4  Evictions come in rounds: after one,
  * its transaction is waited for before more is dropped. I5  Free space of other slot sizes is
- * trimmed before more is dropped, as soon as that is enough.
+ * trimmed before more is dropped, as soon as that is enough. I6  Only a full disk or cap gets
+ * something evicted, never a disk that fails.
  *
  * Threads: under the store's lock.
  */
@@ -100,14 +101,20 @@ uint64_t room_log_bytes_max(const store_machine *store)
                           kvarve_min_u64(UINT64_C(32) << 20, store->options.flash_bytes_max / 8));
 }
 
+static void block_growth(store_machine *store, kvarve_status status)
+{
+    store->is_growth_blocked = true;
+    store->growth_status = status;
+    store->growth_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+}
+
 static void grow_done(segment_request *request, void *context)
 {
     store_machine *store = context;
 
     store->is_growing = false;
     if (request->status != KVARVE_OK) {
-        store->is_growth_blocked = true;
-        store->growth_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+        block_growth(store, request->status);
     }
     put_give_room(store);
     commit_start(store);
@@ -166,6 +173,11 @@ static bool is_growth_blocked(const store_machine *store)
     return store->is_growth_blocked && store_now(store) < store->growth_retry_ns;
 }
 
+bool room_has_failed(const store_machine *store)
+{
+    return is_growth_blocked(store) && store->growth_status != KVARVE_NO_SPACE;
+}
+
 /* What `count` more slots take: hollow ones their own bytes, others a file that is not tiny. */
 static uint64_t growth_bytes(const store_machine *store, uint32_t slot_bytes, uint64_t count)
 {
@@ -187,6 +199,7 @@ bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count)
     const uint64_t left = bytes_left(store, is_for_headers);
     uint64_t wanted = store->options.segment_bytes;
     uint64_t least;
+    kvarve_status status;
 
     if (is_growth_blocked(store)) {
         return false;
@@ -207,11 +220,11 @@ bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count)
     store->is_growth_blocked = false;
     store->is_growing = true;
     store->grow_request = (segment_request){.done = grow_done, .context = store};
-    if (segment_grow(store->segments, slot_bytes, kvarve_min_u64(left, wanted),
-                     &store->grow_request, NULL) != KVARVE_OK) {
+    status = segment_grow(store->segments, slot_bytes, kvarve_min_u64(left, wanted),
+                          &store->grow_request, NULL);
+    if (status != KVARVE_OK) {
         store->is_growing = false;
-        store->is_growth_blocked = true;
-        store->growth_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+        block_growth(store, status);
         return false;
     }
     return true;
@@ -432,6 +445,9 @@ room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t coun
     }
     if (room_grow(store, slot_bytes, count)) {
         return ROOM_WAIT;
+    }
+    if (room_has_failed(store)) { /* I6 */
+        return ROOM_FAILED;
     }
     if (is_commit_blocked(store)) {
         return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;

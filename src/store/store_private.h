@@ -369,8 +369,10 @@ struct store_machine {
     size_t recency_dirty;
     uint64_t recency_log_mark;
 
-    bool is_growing;        /* a segment file is being made */
-    bool is_growth_blocked; /* the disk had no room: evict until something was freed */
+    bool is_growing; /* a segment file is being made */
+    bool
+        is_growth_blocked; /* the disk had no room: evict until something was freed; or it failed */
+    kvarve_status growth_status; /* of the growth that did not work: NO_SPACE, or it failed */
     uint64_t growth_retry_ns;
     bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
     bool wants_transaction;   /* drops should become durable without a put */
@@ -537,7 +539,14 @@ bool put_settle_repairs(store_machine *store);
 store_checkpoint *find_longest(const store_space *space, const kvarve_prefix *prefix, uint64_t max);
 
 /* room.c: arena and flash space, eviction */
-typedef enum room_answer { ROOM_YES, ROOM_WAIT, ROOM_NEVER } room_answer;
+typedef enum room_answer {
+    ROOM_YES,
+    ROOM_WAIT,
+    ROOM_NEVER,
+    ROOM_FAILED /* growing failed, and not for want of room: nothing is evicted for it */
+} room_answer;
+bool room_has_failed(
+    const store_machine *store);           /* growing has, lately, but not for want of room */
 bool room_evict_ram(store_machine *store); /* one page out of the arena; false: nothing to evict */
 void room_drop_resident(store_page *page); /* out of the arena, if nobody needs it there */
 void room_page_resident(store_page *page); /* its evictability may have changed */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <string.h>
 
 #include "api/open_in.h"
@@ -414,6 +415,42 @@ static void test_room__files_are_few_under_a_large_cap(void **state)
     assert_in_range(statistics(f).segment_bytes, 47 * MIB, 49 * MIB);
 }
 
+static void fail_growth(fixture *f, int number)
+{
+    const world_plan plan = {.fault_step = 0,
+                             .fault_count = 1000000,
+                             .fault_ops = WORLD_OP_ALLOCATE,
+                             .fault_path = ".seg",
+                             .fault_errno = number,
+                             .cut_change = WORLD_NEVER};
+
+    world_set_plan(f->world, &plan);
+}
+
+/* Only a disk that is full is told to be, and only for that something goes. */
+static void test_room__a_disk_that_fails_is_no_full_one(void **state)
+{
+    fixture *f = *state;
+
+    put_many(f, &f->a, 3);
+    fail_growth(f, EIO);
+    for (int i = 0; i < 2; i++) { /* the second one without another attempt */
+        assert_int_equal(put_tokens(f, &f->b, ++f->last, 3), KVARVE_PUT_ABORTED);
+        assert_int_equal(statistics(f).refusals[KVARVE_REFUSED_IO], i + 1);
+    }
+    assert_int_equal(statistics(f).evictions, 0);
+    put_many(f, &f->a, 1); /* there are slots for it */
+    world_set_plan(f->world, NULL);
+    world_advance(f->world, 11 * KVARVE_NS_PER_S);
+    put_many(f, &f->b, 1);
+    fail_growth(f, EDQUOT);
+    assert_int_equal(put_tokens(f, &f->tiny, ++f->last, 3), KVARVE_PUT_ABORTED);
+    assert_int_equal(statistics(f).refusals[KVARVE_REFUSED_IO], 2);
+    assert_int_equal(statistics(f).refusals[KVARVE_REFUSED_NO_ROOM_FLASH], 1);
+    assert_true(statistics(f).evictions > 0);
+    world_set_plan(f->world, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +466,7 @@ int main(void)
         TEST(test_room__a_large_put_that_fits_makes_its_room),
         TEST(test_room__a_full_disk_is_lived_with),
         TEST(test_room__a_put_refused_on_a_full_disk_succeeds_later),
+        TEST(test_room__a_disk_that_fails_is_no_full_one),
         TEST(test_room__files_are_few_under_a_large_cap),
 #undef TEST
     };
