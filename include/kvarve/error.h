@@ -7,6 +7,13 @@
  * text. The kvarve_error belongs to the caller, holds no pointers and needs no
  * clean-up, so errors are thread-safe by construction and can be reported when
  * memory is exhausted.
+ *
+ * KVARVE_UNAVAILABLE from a call on a store most often means that an assertion of kvarve's own
+ * failed: the text names its place in the source, and is worth a report. That store is over, in
+ * this and every later call, and the process lives on: go on as if nothing were stored. When the
+ * call has returned, nothing of kvarve's touches memory of the caller's any more; addresses that
+ * kvarve handed out stay readable. Release and close calls do nothing. The folder stays locked
+ * until the process ends; then what was durable is found. No signal is caught.
  */
 #ifndef KVARVE_ERROR_H
 #define KVARVE_ERROR_H

@@ -12,8 +12,8 @@
  * kvarve_close. Errors     Each call lists the statuses a caller is expected to act on. Any call
  * may also return KVARVE_INVALID (also in a forked child: handles belong to the process that opened
  * them), KVARVE_NO_MEMORY, KVARVE_IO, and KVARVE_UNAVAILABLE after a failure inside kvarve: the
- * engine then goes on as if nothing were stored. Version    The ABI is at version 0: it may still
- * change between releases. kvarve_abi_version tells.
+ * engine then goes on as if nothing were stored (error.h). Version    The ABI is at version 0: it
+ * may still change between releases. kvarve_abi_version tells.
  */
 #ifndef KVARVE_STORE_H
 #define KVARVE_STORE_H
@@ -118,7 +118,8 @@ typedef struct kvarve_event {
 KVARVE_API int kvarve_event_fd(const kvarve_store *store);
 
 /*
- * The next event, oldest first; KVARVE_MISS when there is none now. Each put or lease that was
+ * The next event, oldest first; KVARVE_MISS when there is none now; KVARVE_UNAVAILABLE: the store
+ * failed, and no more will come. Each put or lease that was
  * given a cookie other than 0 reports here, and ends with exactly one of DURABLE, ABORTED (puts),
  * LOADED, LOAD_FAILED (each load).
  */

@@ -15,6 +15,7 @@
 
 kvarve_status kvarve_statistics_get(kvarve_store *store, kvarve_statistics *out, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_statistics all = KVARVE_STATISTICS_INIT;
     kvarve_status status = check_store(store, "kvarve_statistics_get", err);
 
@@ -50,6 +51,7 @@ static bool visit_one(void *context, const kvarve_checkpoint_info *info)
 kvarve_status kvarve_list_checkpoints(kvarve_store *store, kvarve_checkpoint_visit visit,
                                       void *context, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     listing list = {.visit = visit, .context = context};
     kvarve_status status = check_store(store, "kvarve_list_checkpoints", err);
 
@@ -66,6 +68,7 @@ kvarve_status kvarve_list_checkpoints(kvarve_store *store, kvarve_checkpoint_vis
 
 kvarve_status kvarve_drop(kvarve_store *store, const uint8_t id[32], kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_store(store, "kvarve_drop", err);
     uint64_t deadline;
     bool is_settled = false;
@@ -95,6 +98,7 @@ kvarve_status kvarve_drop(kvarve_store *store, const uint8_t id[32], kvarve_erro
 kvarve_status kvarve_verify(kvarve_store *store, kvarve_progress progress, void *context,
                             kvarve_verify_result *out_result, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_verify_result result = {0};
     bool is_over = false;
     kvarve_status status = check_store(store, "kvarve_verify", err);
@@ -134,6 +138,7 @@ kvarve_status kvarve_verify(kvarve_store *store, kvarve_progress progress, void 
 
 kvarve_status kvarve_trim(kvarve_store *store, uint64_t *out_bytes, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     uint64_t bytes = 0;
     kvarve_status result = KVARVE_OK;
     kvarve_status status = check_store(store, "kvarve_trim", err);
@@ -162,6 +167,7 @@ kvarve_status kvarve_trim(kvarve_store *store, uint64_t *out_bytes, kvarve_error
 kvarve_status kvarve_namespace_document(kvarve_store *store, const char *namespace_text, char *out,
                                         size_t size, size_t *out_size, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     const char *document;
     kvarve_status status = check_store(store, "kvarve_namespace_document", err);
 

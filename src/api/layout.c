@@ -35,6 +35,7 @@ void namespace_unreference(kvarve_namespace *space)
 kvarve_status kvarve_namespace_open(kvarve_store *store, const kvarve_namespace_options *options,
                                     kvarve_namespace **out_namespace, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_namespace_options complete = KVARVE_NAMESPACE_OPTIONS_INIT;
     kvarve_namespace *space;
     kvarve_status status = check_store(store, "kvarve_namespace_open", err);
@@ -81,20 +82,30 @@ kvarve_status kvarve_namespace_open(kvarve_store *store, const kvarve_namespace_
 
 void kvarve_namespace_release(kvarve_namespace **space)
 {
-    if (space == NULL || *space == NULL ||
-        check_namespace(*space, "kvarve_namespace_release", NULL) != KVARVE_OK) {
+    EMBEDDED_CALL(return);
+    kvarve_namespace *gone;
+    kvarve_status status;
+
+    if (space == NULL) {
         return;
     }
-    embedded *host = (*space)->store->host;
+    gone = *space;
+    status = check_namespace(gone, "kvarve_namespace_release", NULL);
+    if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
+        *space = NULL;
+    }
+    if (status == KVARVE_OK) {
+        embedded *host = gone->store->host;
 
-    embedded_lock(host);
-    namespace_unreference(*space);
-    embedded_unlock(host);
-    *space = NULL;
+        embedded_lock(host);
+        namespace_unreference(gone);
+        embedded_unlock(host);
+    }
 }
 
 const char *kvarve_namespace_text(const kvarve_namespace *space)
 {
+    EMBEDDED_CALL(return "");
     return check_namespace(space, "kvarve_namespace_text", NULL) == KVARVE_OK
                ? store_namespace_text(space->name)
                : "";
@@ -222,6 +233,7 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
                                       const kvarve_region *regions, size_t region_count,
                                       const uint32_t *block_tokens, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     rank_regions made = {0};
     registration from = {.space = space, .regions = regions, .region_count = region_count};
     uint32_t groups;

@@ -112,6 +112,7 @@ kvarve_status kvarve_find(kvarve_namespace *space, const kvarve_prefix *prefix,
                           size_t max, size_t *out_count, kvarve_lease **out_lease,
                           kvarve_miss *out_miss, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     const store_query query = {.prefix = prefix};
     const store_answer out = {
         .boundaries = out_boundaries, .max = max, .count = out_count, .miss = out_miss};
@@ -129,6 +130,7 @@ kvarve_status kvarve_find_points(kvarve_namespace *space, const kvarve_prefix_po
                                  kvarve_boundary *out_boundaries, size_t max, size_t *out_count,
                                  kvarve_lease **out_lease, kvarve_miss *out_miss, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     const store_query query = {.points = points, .point_count = point_count};
     const store_answer out = {
         .boundaries = out_boundaries, .max = max, .count = out_count, .miss = out_miss};
@@ -144,6 +146,7 @@ kvarve_status kvarve_find_all(kvarve_namespace *space, const kvarve_prefix *pref
                               const kvarve_find_options *options, uint8_t *bitmap,
                               size_t bitmap_bytes, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_find_options complete = KVARVE_FIND_OPTIONS_INIT;
     kvarve_status status = check_namespace(space, "kvarve_find_all", err);
 
@@ -168,6 +171,7 @@ kvarve_status kvarve_find_all(kvarve_namespace *space, const kvarve_prefix *pref
 
 void kvarve_lease_boundary(const kvarve_lease *lease, kvarve_boundary *out_boundary)
 {
+    EMBEDDED_CALL(return);
     if (check_lease(lease, "kvarve_lease_boundary", NULL) == KVARVE_OK && out_boundary != NULL) {
         embedded_lock(host_of(lease));
         store_lease_boundary(lease->lease, out_boundary);
@@ -177,6 +181,7 @@ void kvarve_lease_boundary(const kvarve_lease *lease, kvarve_boundary *out_bound
 
 kvarve_status kvarve_lease_load(kvarve_lease *lease, uint32_t timeout_ms, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_lease(lease, "kvarve_lease_load", err);
 
     if (status == KVARVE_OK) {
@@ -190,6 +195,7 @@ kvarve_status kvarve_lease_load(kvarve_lease *lease, uint32_t timeout_ms, kvarve
 kvarve_status kvarve_lease_wait(kvarve_lease *lease, uint32_t timeout_ms, kvarve_miss *out_miss,
                                 kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     store_lease_state state = LEASE_LOADING;
     kvarve_status status = check_lease(lease, "kvarve_lease_wait", err);
     uint64_t deadline;
@@ -214,6 +220,7 @@ kvarve_status kvarve_lease_extent(const kvarve_lease *lease, uint32_t rank, uint
                                   uint64_t *out_first, uint64_t *out_pages, uint64_t *out_bytes,
                                   kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_lease(lease, "kvarve_lease_extent", err);
 
     if (status == KVARVE_OK && (out_first == NULL || out_pages == NULL || out_bytes == NULL)) {
@@ -288,6 +295,7 @@ kvarve_status lease_copy_page(lease_reader *at, kvarve_error *err)
 kvarve_status kvarve_lease_read(kvarve_lease *lease, uint32_t rank, uint32_t group,
                                 uint64_t position, void *bytes, size_t size, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     lease_reader at = {lease, rank, group, position, bytes, size};
     uint64_t ahead = 0;
     kvarve_status status = check_lease(lease, "kvarve_lease_read", err);
@@ -354,6 +362,7 @@ static kvarve_status view_group(kvarve_lease *lease, uint32_t rank, uint32_t gro
 kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page_view *out_pages,
                                  size_t max, size_t *out_count, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     size_t count = 0;
     uint32_t groups;
     kvarve_status status = check_lease(lease, "kvarve_lease_pages", err);
@@ -364,8 +373,11 @@ kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page
     if (status != KVARVE_OK) {
         return status;
     }
-    if (kvarve_lease_wait(lease, 0, NULL, err) != KVARVE_OK) {
-        return kvarve_fail(err, KVARVE_INVALID, "lease: pages in place need a loaded lease");
+    status = kvarve_lease_wait(lease, 0, NULL, err);
+    if (status != KVARVE_OK) {
+        return status == KVARVE_UNAVAILABLE
+                   ? status
+                   : kvarve_fail(err, KVARVE_INVALID, "lease: pages in place need a loaded lease");
     }
     groups = store_namespace_groups(lease->space->name);
     for (uint32_t group = 0; group < groups && status == KVARVE_OK; group++) {
@@ -564,6 +576,7 @@ static kvarve_status check_copy(const kvarve_lease *lease, uint32_t rank, kvarve
 kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32_t *const *blocks,
                                 const size_t *block_counts, uint64_t ready_event, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_lease(lease, "kvarve_lease_copy", err);
 
     if (status == KVARVE_OK && (blocks == NULL || block_counts == NULL)) {
@@ -575,11 +588,14 @@ kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32
     if (status == KVARVE_OK) {
         status = check_copy(lease, rank, err);
     }
-    if (status == KVARVE_OK && kvarve_lease_wait(lease, 0, NULL, err) != KVARVE_OK) {
-        status = kvarve_fail(err, KVARVE_INVALID, "lease: a copy needs a loaded lease");
-    }
     if (status != KVARVE_OK) {
         return status;
+    }
+    status = kvarve_lease_wait(lease, 0, NULL, err);
+    if (status != KVARVE_OK) {
+        return status == KVARVE_UNAVAILABLE
+                   ? status
+                   : kvarve_fail(err, KVARVE_INVALID, "lease: a copy needs a loaded lease");
     }
     embedded_lock(host_of(lease));
     if (lease->copies[rank].state == COPY_RUNNING) {
@@ -594,6 +610,7 @@ kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32
 kvarve_status kvarve_lease_copy_wait(kvarve_lease *lease, uint32_t rank, uint32_t timeout_ms,
                                      kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     copy_state state = COPY_RUNNING;
     uint64_t deadline;
     kvarve_status status = check_lease(lease, "kvarve_lease_copy_wait", err);
@@ -625,16 +642,23 @@ void lease_free(kvarve_lease *lease)
 
 void kvarve_lease_release(kvarve_lease **lease)
 {
+    EMBEDDED_CALL(return);
     kvarve_lease *gone;
+    kvarve_status status;
     embedded *host;
 
-    if (lease == NULL || *lease == NULL ||
-        check_lease(*lease, "kvarve_lease_release", NULL) != KVARVE_OK) {
+    if (lease == NULL) {
         return;
     }
     gone = *lease;
+    status = check_lease(gone, "kvarve_lease_release", NULL);
+    if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
+        *lease = NULL;
+    }
+    if (status != KVARVE_OK) {
+        return;
+    }
     host = host_of(gone);
-    *lease = NULL;
     embedded_lock(host);
     while (gone->runs > 0) { /* its copies write the caller's memory: they end soon, and first */
         (void)embedded_wait(host, KVARVE_NEVER);

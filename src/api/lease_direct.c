@@ -134,6 +134,7 @@ kvarve_status kvarve_lease_read_direct(kvarve_lease *lease, uint32_t rank, uint3
                                        uint64_t position, void *bytes, size_t size,
                                        kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     lease_reader call = {lease, rank, group, position, bytes, size};
     kvarve_status status = check_call(&call, err);
 

@@ -42,6 +42,7 @@ kvarve_status kvarve_put_begin(kvarve_namespace *space, const kvarve_prefix *pre
                                const kvarve_put_options *options, kvarve_put **out_put,
                                kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_put_options complete = KVARVE_PUT_OPTIONS_INIT;
     kvarve_put *put;
     kvarve_status status = check_namespace(space, "kvarve_put_begin", err);
@@ -80,6 +81,7 @@ kvarve_status kvarve_put_begin(kvarve_namespace *space, const kvarve_prefix *pre
 
 uint32_t kvarve_put_status(const kvarve_put *put)
 {
+    EMBEDDED_CALL(return KVARVE_PUT_ABORTED);
     uint32_t state = KVARVE_PUT_ABORTED;
 
     if (check_put(put, "kvarve_put_status", NULL) == KVARVE_OK) {
@@ -92,9 +94,11 @@ uint32_t kvarve_put_status(const kvarve_put *put)
 
 uint32_t kvarve_put_refusal(const kvarve_put *put)
 {
-    uint32_t refusal = KVARVE_REFUSED_CALLER;
+    EMBEDDED_CALL(return KVARVE_REFUSED_FAILED);
+    const kvarve_status status = check_put(put, "kvarve_put_refusal", NULL);
+    uint32_t refusal = status == KVARVE_UNAVAILABLE ? KVARVE_REFUSED_FAILED : KVARVE_REFUSED_CALLER;
 
-    if (check_put(put, "kvarve_put_refusal", NULL) == KVARVE_OK) {
+    if (status == KVARVE_OK) {
         embedded_lock(host_of(put));
         refusal = store_put_refusal(put->put);
         embedded_unlock(host_of(put));
@@ -104,6 +108,7 @@ uint32_t kvarve_put_refusal(const kvarve_put *put)
 
 kvarve_status kvarve_put_id(const kvarve_put *put, uint8_t out_id[32], kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_id", err);
 
     if (status == KVARVE_OK) {
@@ -140,6 +145,7 @@ static kvarve_status has_reached(const store_put *put, uint32_t wanted)
 kvarve_status kvarve_put_wait(kvarve_put *put, uint32_t state, uint32_t timeout_ms,
                               kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_wait", err);
     uint64_t deadline;
 
@@ -205,6 +211,7 @@ static kvarve_status take_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan 
 kvarve_status kvarve_put_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan *out_pages,
                               size_t max, size_t *out_count, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_page_plan *plan = NULL;
     size_t count = 0;
     kvarve_status status = check_put(put, "kvarve_put_plan", err);
@@ -265,15 +272,12 @@ static kvarve_status copy_page(kvarve_put *put, const store_target *target, cons
                                   (unsigned long long)target->position, target->group);
 }
 
-kvarve_status kvarve_put_write(kvarve_put *put, uint32_t rank, uint32_t group, uint64_t position,
-                               const void *bytes, size_t size, kvarve_error *err)
+static kvarve_status write_pages(kvarve_put *put, uint32_t rank, uint32_t group, uint64_t position,
+                                 const void *bytes, size_t size, kvarve_error *err)
 {
     const uint8_t *at = bytes;
-    kvarve_status status = check_put(put, "kvarve_put_write", err);
+    kvarve_status status = KVARVE_OK;
 
-    if (status == KVARVE_OK && (bytes == NULL || size == 0)) {
-        status = kvarve_fail(err, KVARVE_INVALID, "put: no bytes for group %u", group);
-    }
     while (status == KVARVE_OK && size > 0) {
         store_target target;
 
@@ -295,6 +299,18 @@ kvarve_status kvarve_put_write(kvarve_put *put, uint32_t rank, uint32_t group, u
         position++;
     }
     return status;
+}
+
+kvarve_status kvarve_put_write(kvarve_put *put, uint32_t rank, uint32_t group, uint64_t position,
+                               const void *bytes, size_t size, kvarve_error *err)
+{
+    EMBEDDED_CALL(return embedded_call_failed(err));
+    kvarve_status status = check_put(put, "kvarve_put_write", err);
+
+    if (status == KVARVE_OK && (bytes == NULL || size == 0)) {
+        status = kvarve_fail(err, KVARVE_INVALID, "put: no bytes for group %u", group);
+    }
+    return status == KVARVE_OK ? write_pages(put, rank, group, position, bytes, size, err) : status;
 }
 
 /* --- bytes from registered regions --- */
@@ -379,18 +395,14 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
                                  const size_t *block_counts, kvarve_error *err)
 {
     const rank_regions *regions = &put->space->ranks[run->rank];
-    uint64_t first[KVARVE_GROUPS_MAX];
+    uint64_t first[KVARVE_GROUPS_MAX] = {0};
     kvarve_status status = KVARVE_OK;
 
-    for (uint32_t g = 0; g < KVARVE_GROUPS_MAX; g++) {
-        first[g] = UINT64_MAX;
-    }
-    for (size_t i = 0; i < count; i++) { /* a window's blocks begin at its first page */
-        const kvarve_group *group = store_namespace_group(put->space->name, plan[i].group);
-
-        first[plan[i].group] = group->page_class == KVARVE_CLASS_WINDOW
-                                   ? kvarve_min_u64(first[plan[i].group], plan[i].first_token)
-                                   : 0;
+    /* A window's blocks begin at its first page, which may be another rank's to copy. */
+    for (uint32_t g = 0; g < store_namespace_groups(put->space->name); g++) {
+        if (store_namespace_group(put->space->name, g)->page_class == KVARVE_CLASS_WINDOW) {
+            first[g] = store_put_first_token(put->put, g);
+        }
     }
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
         gather_job *job = &run->jobs[run->pending];
@@ -479,26 +491,28 @@ static kvarve_status submit_copy(kvarve_put *put, uint32_t rank, const uint32_t 
 kvarve_status kvarve_put_copy(kvarve_put *put, uint32_t rank, const uint32_t *const *blocks,
                               const size_t *block_counts, uint64_t ready_event, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_copy", err);
 
-    if (status == KVARVE_OK && (blocks == NULL || block_counts == NULL)) {
-        status = kvarve_fail(err, KVARVE_INVALID, "put: blocks and block_counts are needed");
+    if (status != KVARVE_OK) {
+        return status;
     }
-    if (status == KVARVE_OK && ready_event != 0) {
-        status = kvarve_fail(err, KVARVE_UNSUPPORTED, "put: ready events of devices, only 0");
+    if (blocks == NULL || block_counts == NULL) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: blocks and block_counts are needed");
     }
-    if (status == KVARVE_OK && rank >= store_namespace_ranks(put->space->name)) {
-        status = kvarve_fail(err, KVARVE_INVALID, "put: rank %u: 0 .. %u", rank,
-                             store_namespace_ranks(put->space->name) - 1);
+    if (ready_event != 0) {
+        return kvarve_fail(err, KVARVE_UNSUPPORTED, "put: ready events of devices, only 0");
     }
-    if (status == KVARVE_OK && put->space->ranks[rank].groups == NULL) {
-        status = kvarve_fail(err, KVARVE_INVALID, "put: rank %u has no registered regions", rank);
+    if (rank >= store_namespace_ranks(put->space->name)) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u: 0 .. %u", rank,
+                           store_namespace_ranks(put->space->name) - 1);
     }
-    if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = submit_copy(put, rank, blocks, block_counts, err);
-        embedded_unlock(host_of(put));
+    if (put->space->ranks[rank].groups == NULL) {
+        return kvarve_fail(err, KVARVE_INVALID, "put: rank %u has no registered regions", rank);
     }
+    embedded_lock(host_of(put));
+    status = submit_copy(put, rank, blocks, block_counts, err);
+    embedded_unlock(host_of(put));
     return status;
 }
 
@@ -507,6 +521,7 @@ kvarve_status kvarve_put_copy(kvarve_put *put, uint32_t rank, const uint32_t *co
 kvarve_status kvarve_put_ack(kvarve_put *put, uint32_t rank, const kvarve_page_digest *digests,
                              size_t digest_count, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_ack", err);
 
     if (status == KVARVE_OK && digest_count > 0) {
@@ -522,6 +537,7 @@ kvarve_status kvarve_put_ack(kvarve_put *put, uint32_t rank, const kvarve_page_d
 
 kvarve_status kvarve_put_fail(kvarve_put *put, uint32_t rank, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_fail", err);
 
     if (status == KVARVE_OK) {
@@ -536,6 +552,7 @@ kvarve_status kvarve_put_extend(kvarve_put *put, const kvarve_prefix *prefix, ui
                                 const kvarve_page_digest *digests, size_t digest_count,
                                 kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_put(put, "kvarve_put_extend", err);
 
     if (status == KVARVE_OK) {
@@ -555,6 +572,7 @@ kvarve_status kvarve_put_extend(kvarve_put *put, const kvarve_prefix *prefix, ui
 kvarve_status kvarve_put_close(kvarve_put *put, const kvarve_prefix *prefix,
                                const kvarve_put_options *options, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_put_options complete = KVARVE_PUT_OPTIONS_INIT;
     kvarve_status status = check_put(put, "kvarve_put_close", err);
 
@@ -574,6 +592,7 @@ kvarve_status kvarve_put_close(kvarve_put *put, const kvarve_prefix *prefix,
 
 void kvarve_put_abort(kvarve_put *put)
 {
+    EMBEDDED_CALL(return);
     if (check_put(put, "kvarve_put_abort", NULL) == KVARVE_OK) {
         embedded_lock(host_of(put));
         store_put_abort(put->put, KVARVE_REFUSED_CALLER);
@@ -583,15 +602,23 @@ void kvarve_put_abort(kvarve_put *put)
 
 void kvarve_put_release(kvarve_put **put)
 {
+    EMBEDDED_CALL(return);
     kvarve_put *gone;
+    kvarve_status status;
     embedded *host;
 
-    if (put == NULL || *put == NULL || check_put(*put, "kvarve_put_release", NULL) != KVARVE_OK) {
+    if (put == NULL) {
         return;
     }
     gone = *put;
+    status = check_put(gone, "kvarve_put_release", NULL);
+    if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
+        *put = NULL;
+    }
+    if (status != KVARVE_OK) {
+        return;
+    }
     host = host_of(gone);
-    *put = NULL;
     embedded_lock(host);
     while (gone->runs > 0) { /* its copies read the caller's memory: they end soon, and first */
         (void)embedded_wait(host, KVARVE_NEVER);
@@ -647,6 +674,7 @@ static void settle_item(kvarve_bulk_item *item, kvarve_put **put)
 kvarve_status kvarve_put_many(kvarve_namespace *space, kvarve_bulk_item *items, size_t count,
                               kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_put **puts;
     kvarve_status status = check_namespace(space, "kvarve_put_many", err);
 
@@ -676,5 +704,8 @@ kvarve_status kvarve_put_many(kvarve_namespace *space, kvarve_bulk_item *items, 
         settle_item(&items[i], &puts[i]);
     }
     kvarve_release(puts);
+    if (status == KVARVE_OK) {
+        status = check_namespace(space, "kvarve_put_many", err); /* the store failed meanwhile? */
+    }
     return status;
 }

@@ -60,7 +60,7 @@ kvarve_status check_store(const kvarve_store *store, const char *call, kvarve_er
         return kvarve_fail(err, KVARVE_INVALID, "%s: the store was opened by the parent process",
                            call);
     }
-    return KVARVE_OK;
+    return embedded_enter(store->host, err);
 }
 
 kvarve_status check_namespace(const kvarve_namespace *space, const char *call, kvarve_error *err)
@@ -198,12 +198,14 @@ kvarve_status api_open_in(const kvarve_env *env, const char *endpoint,
                           const kvarve_store_options *options, kvarve_store **out_store,
                           kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     return open_store(env, endpoint, options, out_store, err);
 }
 
 kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *options,
                           kvarve_store **out_store, kvarve_error *err)
 {
+    EMBEDDED_CALL(return embedded_call_failed(err));
     kvarve_status status = check_pointer(endpoint, "kvarve_open", "endpoint", err);
 
     if (status == KVARVE_OK) {
@@ -224,25 +226,35 @@ kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *opti
 
 void kvarve_close(kvarve_store *store)
 {
+    EMBEDDED_CALL(return);
     if (store == NULL || store->magic != STORE_MAGIC) {
         return;
     }
     store->magic = 0;
-    embedded_close(store->host);
+    embedded_close(
+        store->host); /* does not return from a failed host: handles may still be there */
     kvarve_release(store);
 }
 
 int kvarve_event_fd(const kvarve_store *store)
 {
-    return check_store(store, "kvarve_event_fd", NULL) == KVARVE_OK ? embedded_event_fd(store->host)
-                                                                    : -1;
+    EMBEDDED_CALL(return -1);
+    const kvarve_status status = check_store(store, "kvarve_event_fd", NULL);
+
+    /* That of a failed store is readable, so that whoever polls asks for an event and is told. */
+    return status == KVARVE_OK || status == KVARVE_UNAVAILABLE ? embedded_event_fd(store->host)
+                                                               : -1;
 }
 
 kvarve_status kvarve_next_event(kvarve_store *store, kvarve_event *out_event)
 {
+    EMBEDDED_CALL(return KVARVE_UNAVAILABLE);
     kvarve_status status = check_store(store, "kvarve_next_event", NULL);
 
-    if (status != KVARVE_OK || out_event == NULL) {
+    if (status != KVARVE_OK) {
+        return status;
+    }
+    if (out_event == NULL) {
         return KVARVE_INVALID;
     }
     embedded_lock(store->host);

@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *kvarve_status_text(kvarve_status status)
 {
@@ -67,18 +69,52 @@ kvarve_status kvarve_fail_io(kvarve_error *err, int negative_errno, const char *
 
 static _Thread_local kvarve_assert_handler assert_handler;
 
-void kvarve_assert_set_handler(kvarve_assert_handler handler)
+kvarve_assert_handler kvarve_assert_set_handler(kvarve_assert_handler handler)
 {
+    const kvarve_assert_handler before = assert_handler;
+
     assert_handler = handler;
+    return before;
+}
+
+#if defined(KVARVE_CHECKED) && KVARVE_CHECKED
+static atomic_bool is_containing_failures = false;
+#else
+static atomic_bool is_containing_failures = true;
+#endif
+
+void kvarve_assert_set_containing(bool is_containing)
+{
+    atomic_store_explicit(&is_containing_failures, is_containing, memory_order_relaxed);
+}
+
+bool kvarve_assert_is_containing(void)
+{
+    return atomic_load_explicit(&is_containing_failures, memory_order_relaxed);
+}
+
+/* The path from the project's folder on: where it was built says nothing to a reader. */
+static const char *path_in_project(const char *file)
+{
+    static const char *const tops[] = {"/src/", "/tests/"};
+
+    for (size_t i = 0; i < sizeof tops / sizeof tops[0]; i++) {
+        for (const char *at = strstr(file, tops[i]); at != NULL; at = strstr(at + 1, tops[i])) {
+            file = at + 1;
+        }
+    }
+    return file;
 }
 
 _Noreturn void kvarve_assert_fail(const char *expression, const char *file, int line)
 {
+    const kvarve_assert_handler handler = kvarve_assert_set_handler(NULL);
     char text[KVARVE_ERROR_TEXT_MAX];
 
-    (void)snprintf(text, sizeof text, "%s:%d: assertion failed: %s", file, line, expression);
-    if (assert_handler != NULL) {
-        assert_handler(text);
+    (void)snprintf(text, sizeof text, "%s:%d: assertion failed: %s", path_in_project(file), line,
+                   expression);
+    if (handler != NULL) {
+        handler(text);
     }
     (void)fprintf(stderr, "%s\n", text);
     abort();

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "cli/cli.h"
 #include "env/terminal.h"
 
@@ -112,6 +113,7 @@ static int run(int argument_count, char **arguments)
 int main(int argument_count, char **arguments)
 {
     terminal_ignore_broken_pipe();
+    kvarve_assert_set_containing(false); /* there is no host to save, and a core says more */
     const int code = run(argument_count, arguments);
     if (fflush(stdout) != 0 && code == CLI_OK) { /* I2 */
         (void)fputs("kvarve: stdout could not be written\n", stderr);

@@ -4,51 +4,26 @@
  * Invariants
  *   I1  The store is touched under `mutex` only.
  *   I2  One process has a folder open once: POSIX record locks do not keep a second handle of the
- * same process out, and closing that one would drop the lock, so a list of open folders (device and
- * inode) does. I3  In a forked child nothing is touched: the epoch differs.
+ *       same process out, and closing that one would drop the lock, so a list of open folders
+ *       (device and inode) does. A failed host stays on it.
+ *   I3  In a forked child nothing is touched: the epoch differs.
+ *
+ * What a failed assertion does is contain.c's.
  *
  * Events wait in a ring that grows up to EVENTS_MAX; beyond that the oldest are lost, and the
  * caller has not looked for long.
  */
-#include "embedded/embedded.h"
+#include "embedded/embedded_private.h"
 
 #include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/fail.h"
-#include "env/thread.h"
 
 #define EVENTS_MAX    65536u
 #define LOCK_RETRY_MS 20u
 #define OPEN_MAX      1024u /* stores of one process */
-
-struct embedded {
-    env_posix *posix; /* NULL: a world of the caller's, without threads */
-    kvarve_env env;
-    store_machine *store;
-    kvarve_mutex mutex;
-    kvarve_condition changed; /* for callers */
-    kvarve_condition work;    /* for the thread */
-    kvarve_thread thread;
-    bool has_thread;
-    bool has_work;
-    bool is_sleeping; /* the thread, until sleeps_until_ns */
-    bool is_stopping;
-    uint64_t sleeps_until_ns;
-    uint64_t epoch;
-    uint32_t waiters;
-    uint32_t io_timeout_ms;
-    kvarve_event *events;
-    uint32_t event_room; /* a power of two */
-    uint32_t event_first;
-    uint32_t event_count;
-    int event_fd;
-    uint64_t device;
-    uint64_t inode;
-    embedded *next_open;
-    bool is_listed; /* in open_list */
-};
 
 /* I2. The mutex is made once; it lives as long as the process. */
 static kvarve_mutex open_mutex = KVARVE_MUTEX_INIT;
@@ -72,18 +47,33 @@ const kvarve_env *embedded_env(embedded *host)
 
 void embedded_lock(embedded *host)
 {
+    call_set_host(host);
     mutex_lock(&host->mutex);
+    call_set_lock(true);
+    if (host_is_failed(host)) {
+        call_leave(host);
+    }
+}
+
+static void unlock(embedded *host)
+{
+    call_set_lock(false);
+    mutex_unlock(&host->mutex);
 }
 
 void embedded_unlock(embedded *host)
 {
+    if (host_is_failed(host)) { /* by a job, in the meantime: what this call did stays done */
+        unlock(host);
+        return;
+    }
     if (host->waiters > 0) {
         condition_signal_all(&host->changed);
     }
     if (host->is_sleeping && store_soonest_deadline(host->store) < host->sleeps_until_ns) {
         condition_signal_all(&host->work); /* a new deadline, before what the thread waits for */
     }
-    mutex_unlock(&host->mutex);
+    unlock(host);
 }
 
 static uint64_t now(const embedded *host)
@@ -104,6 +94,9 @@ bool embedded_is_still(const embedded *host)
 
 bool embedded_wait(embedded *host, uint64_t deadline_ns)
 {
+    if (host_is_failed(host)) {
+        call_leave(host);
+    }
     if (now(host) >= deadline_ns) {
         return false;
     }
@@ -114,6 +107,9 @@ bool embedded_wait(embedded *host, uint64_t deadline_ns)
     host->waiters++;
     condition_wait(&host->changed, &host->mutex, deadline_ns);
     host->waiters--;
+    if (host_is_failed(host)) {
+        call_leave(host);
+    }
     return true;
 }
 
@@ -187,50 +183,81 @@ static void notify(void *context)
     embedded *host = context;
 
     mutex_lock(&host->mutex);
-    host->has_work = true;
-    condition_signal_all(&host->work);
+    if (!host_is_failed(host)) {
+        host->has_work = true;
+        condition_signal_all(&host->work);
+    }
     mutex_unlock(&host->mutex);
 }
 
 static void run_thread(void *context)
 {
     embedded *host = context;
+    bool is_awaited;
 
     mutex_lock(&host->mutex);
-    while (!host->is_stopping) {
+    host_contain_thread(host);
+    while (!host->is_stopping && !host_is_failed(host)) {
         host->has_work = false;
         while (store_poll(host->store)) {
         }
         if (host->waiters > 0) {
             condition_signal_all(&host->changed);
         }
-        if (!host->has_work && !host->is_stopping) {
+        if (!host->has_work && !host->is_stopping && !host_is_failed(host)) {
             host->sleeps_until_ns = store_next_deadline(host->store);
             host->is_sleeping = true;
             condition_wait(&host->work, &host->mutex, host->sleeps_until_ns);
             host->is_sleeping = false;
         }
     }
+    is_awaited = host->is_stopping;
     mutex_unlock(&host->mutex);
+    if (!is_awaited) {
+        thread_park(); /* the host has failed, and nobody joins this thread */
+    }
 }
 
 /* --- open and close --- */
 
-static bool enter_open_list(embedded *host, const char *directory)
+/* The host of this process that has this file open as its folder; with open_mutex. */
+static const embedded *find_open(const kvarve_file_stat *stat)
+{
+    for (const embedded *at = open_list; at != NULL; at = at->next_open) {
+        if (embedded_is_here(at) && at->device == stat->device && at->inode == stat->inode) {
+            return at; /* I3: a parent's are not ours */
+        }
+    }
+    return NULL;
+}
+
+/* Why `directory` can not be opened once more. */
+static kvarve_status tell_open(const embedded *at, const char *directory, kvarve_error *err)
+{
+    if (host_is_failed(at)) {
+        return kvarve_fail(err, KVARVE_UNAVAILABLE,
+                           "store %.60s failed, and this process must end first: %s", directory,
+                           host_failure(at));
+    }
+    return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)", directory,
+                       (long long)process_id());
+}
+
+static kvarve_status enter_open_list(embedded *host, const char *directory, kvarve_error *err)
 {
     kvarve_io *io = io_posix();
+    kvarve_status status = KVARVE_OK;
     kvarve_file_stat stat;
-    bool is_free = true;
+    const embedded *other;
 
     if (io->ops->stat(io, directory, &stat) != 0) {
-        return true; /* store_open says what is wrong, or makes it: see leave */
+        return KVARVE_OK; /* store_open says what is wrong, or makes it: see open_listed */
     }
     mutex_lock(&open_mutex);
-    for (const embedded *at = open_list; at != NULL; at = at->next_open) {
-        is_free = is_free && !(embedded_is_here(at) && at->device == stat.device &&
-                               at->inode == stat.inode); /* I3: a parent's are not ours */
-    }
-    if (is_free) {
+    other = find_open(&stat);
+    if (other != NULL) {
+        status = tell_open(other, directory, err);
+    } else {
         host->device = stat.device;
         host->inode = stat.inode;
         host->next_open = open_list;
@@ -238,7 +265,7 @@ static bool enter_open_list(embedded *host, const char *directory)
         open_list = host;
     }
     mutex_unlock(&open_mutex);
-    return is_free;
+    return status;
 }
 
 static void leave_open_list(embedded *host)
@@ -256,8 +283,17 @@ static void leave_open_list(embedded *host)
     mutex_unlock(&open_mutex);
 }
 
+void host_leave_opening(embedded *host, const char *directory)
+{
+    if (!host->is_listed) {
+        (void)enter_open_list(host, directory, NULL);
+    }
+    mutex_unlock(&opening_mutex);
+}
+
 static void free_host(embedded *host)
 {
+    call_set_host(NULL); /* what fails from here on has no store any more */
     leave_open_list(host);
     env_posix_stop(host->posix);
     if (host->event_fd >= 0) {
@@ -273,8 +309,10 @@ static void free_host(embedded *host)
 static kvarve_status start_env(embedded *host, const kvarve_store_options *options,
                                kvarve_error *err)
 {
-    const env_posix_options pool = {
-        .pool_threads = options->pool_threads, .notify = notify, .notify_context = host};
+    const env_posix_options pool = {.pool_threads = options->pool_threads,
+                                    .notify = notify,
+                                    .failed = kvarve_assert_is_containing() ? host_fail : NULL,
+                                    .notify_context = host};
     kvarve_status status;
 
     host->event_fd = event_open();
@@ -299,17 +337,17 @@ static kvarve_status open_listed(embedded *host, const char *directory,
     kvarve_status status;
 
     mutex_lock(&opening_mutex);
-    if (!enter_open_list(host, directory)) {
-        mutex_unlock(&opening_mutex);
-        return kvarve_fail(err, KVARVE_BUSY, "store %s is in use by process %lld (this one)",
-                           directory, (long long)process_id());
+    call_set_opening(directory);
+    status = enter_open_list(host, directory, err);
+    if (status == KVARVE_OK) {
+        status = store_open(&host->env, directory, options, sink, &host->store, err);
+        if (status != KVARVE_OK) {
+            leave_open_list(host);
+        } else if (!host->is_listed) {
+            (void)enter_open_list(host, directory, NULL); /* it was made just now */
+        }
     }
-    status = store_open(&host->env, directory, options, sink, &host->store, err);
-    if (status != KVARVE_OK) {
-        leave_open_list(host);
-    } else if (!host->is_listed) {
-        (void)enter_open_list(host, directory); /* it was made just now */
-    }
+    call_set_opening(NULL);
     mutex_unlock(&opening_mutex);
     return status;
 }
@@ -386,6 +424,7 @@ kvarve_status embedded_open_in(const kvarve_env *env, const char *directory,
     if (host == NULL) {
         return KVARVE_NO_MEMORY;
     }
+    call_set_host(host);
     host->env = *env;
     status = start_env(host, options, err);
     status = status == KVARVE_OK ? open_store(host, directory, options, err) : status;
@@ -413,6 +452,7 @@ kvarve_status embedded_open(const char *directory, const kvarve_store_options *o
     if (host == NULL) {
         return KVARVE_NO_MEMORY;
     }
+    call_set_host(host);
     status = start_env(host, options, err);
     status = status == KVARVE_OK ? open_store(host, directory, options, err) : status;
     if (status != KVARVE_OK) {

@@ -4,14 +4,53 @@
  * Threads  Any. Calls of the store are made between embedded_lock and embedded_unlock; a thread of
  * its own takes completions and timers under the same lock. No call of this folder blocks longer
  * than it says.
+ *
+ * Failures  Every public call begins with EMBEDDED_CALL. A failed assertion of ours inside of it,
+ * or in a thread of the store's, fails the host (contain.c): from then on embedded_enter says
+ * UNAVAILABLE, and embedded_lock and embedded_wait do not return but leave the call.
  */
 #ifndef KVARVE_EMBEDDED_EMBEDDED_H
 #define KVARVE_EMBEDDED_EMBEDDED_H
 
+#include <setjmp.h>
+
+#include "base/assert.h"
 #include "env/env_posix.h"
 #include "store/store.h"
 
 typedef struct embedded embedded;
+
+/* A public call under way on this thread; in the frame of its function, made by EMBEDDED_CALL. */
+typedef struct embedded_call {
+    jmp_buf out;
+    struct embedded_call *outer;
+    embedded *host;      /* NULL: not known yet */
+    const char *opening; /* the directory, while the call has the mutex of openings */
+    kvarve_assert_handler handler_before;
+    bool is_contained;
+    bool has_lock; /* of `host` */
+} embedded_call;
+
+/*
+ * First in a public function: where a failed assertion comes out. `leave` is a return; what the
+ * call had is left as it is, so nothing but parameters that nobody assigns may stand in it.
+ */
+#define EMBEDDED_CALL(leave)                                                                       \
+    __attribute__((cleanup(embedded_call_end))) embedded_call public_call;                         \
+    if (setjmp(*embedded_call_begin(&public_call)) != 0) { /* NOLINT(cert-err52-cpp) */            \
+        leave;                                                                                     \
+    }                                                                                              \
+    (void)0
+
+jmp_buf *embedded_call_begin(embedded_call *call);
+/* If the host has failed, wait until no job touches a caller's memory: none will any more. */
+void embedded_call_end(embedded_call *call);
+
+/* In `leave`: KVARVE_UNAVAILABLE, with what failed. */
+KVARVE_NODISCARD kvarve_status embedded_call_failed(kvarve_error *err);
+
+/* The call is about this host. KVARVE_UNAVAILABLE as above: it has failed. */
+KVARVE_NODISCARD kvarve_status embedded_enter(embedded *host, kvarve_error *err);
 
 /*
  * Open the store in `directory` with complete options, waiting up to options->wait_ms for another

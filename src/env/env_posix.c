@@ -28,8 +28,7 @@ kvarve_status env_posix_start(const env_posix_options *options, env_posix **out,
     if (posix == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "memory for the pool of threads");
     }
-    rc = executor_posix_start(&posix->executor, options->pool_threads, options->notify,
-                              options->notify_context);
+    rc = executor_posix_start(&posix->executor, options);
     if (rc < 0) {
         kvarve_release(posix);
         (void)kvarve_fail_io(err, rc, "start of %u threads", options->pool_threads);
@@ -52,6 +51,16 @@ kvarve_status env_posix_start(const env_posix_options *options, env_posix **out,
 const kvarve_env *env_posix_env(env_posix *posix)
 {
     return &posix->env;
+}
+
+void env_posix_halt(env_posix *posix)
+{
+    executor_posix_halt(&posix->executor);
+}
+
+void env_posix_wait_quiet(env_posix *posix)
+{
+    executor_posix_wait_quiet(&posix->executor);
 }
 
 void env_posix_stop(env_posix *posix)

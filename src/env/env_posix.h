@@ -16,7 +16,10 @@ typedef struct env_posix_options {
     uint32_t pool_threads; /* 1 .. 64: READ, WRITE and COPY; the INDEX thread is one more */
     /* Called on a pool thread after a job has run, so that somebody polls. NULL: nobody. */
     void (*notify)(void *context);
-    void *notify_context;
+    /* Called on the thread whose job (or queue) failed an assertion, with no lock of ours held; it
+     * returns, and the thread sleeps until the process ends. NULL: the process ends there. */
+    void (*failed)(void *context, const char *text);
+    void *notify_context; /* of both */
 } env_posix_options;
 
 /* Start the threads. KVARVE_NO_MEMORY, KVARVE_UNAVAILABLE when a thread could not be made. */
@@ -25,6 +28,14 @@ KVARVE_NODISCARD kvarve_status env_posix_start(const env_posix_options *options,
 
 /* The world; borrowed until stop. */
 const kvarve_env *env_posix_env(env_posix *posix);
+
+/*
+ * For a store that failed: no job begins any more, what is submitted is forgotten, the threads
+ * sleep until the process ends, and stop may not be called. Takes no lock. What runs, runs on; wait
+ * until no COPY or READ job does: the others touch no memory of a caller's.
+ */
+void env_posix_halt(env_posix *posix);
+void env_posix_wait_quiet(env_posix *posix);
 
 /*
  * Run what was submitted, join the threads, free. Jobs not yet polled never get their done.

@@ -9,8 +9,11 @@
  *     What X2 holds back is taken by the thread whose WRITE ends. So no job waits beside an idle
  *     thread that may run it.
  * X4  INDEX jobs are run by one thread, first in, first out.
+ * X5  After executor_posix_halt no job begins. COPY and READ jobs may touch a caller's memory: each
+ *     is counted before it looks whether it may begin, so whoever halts and then sees none counted
+ *     has seen the last of them.
  *
- * Locks: `mutex` is the innermost lock; run, done and notify are called without it.
+ * Locks: `mutex` is the innermost lock; run, done, notify and failed are called without it.
  * Ownership: a job is the executor's between submit and done.
  */
 #include "env/executor_posix_private.h"
@@ -39,6 +42,78 @@ static kvarve_lane next_pool_lane(const executor_posix *executor)
     return KVARVE_LANE_INDEX;
 }
 
+/* A thread of the pool, for its handler. */
+typedef struct worker {
+    executor_posix *executor;
+    bool has_mutex;
+    bool is_touching; /* counted in touching_count */
+} worker;
+
+static _Thread_local worker this_worker;
+
+static void enter_mutex(executor_posix *executor)
+{
+    mutex_lock(&executor->mutex);
+    this_worker.has_mutex = true;
+}
+
+static void leave_mutex(executor_posix *executor)
+{
+    this_worker.has_mutex = false;
+    mutex_unlock(&executor->mutex);
+}
+
+static void end_touching(executor_posix *executor)
+{
+    this_worker.is_touching = false;
+    if (atomic_fetch_sub(&executor->touching_count, 1) == 1 && atomic_load(&executor->is_halted)) {
+        mutex_lock(&executor->quiet_mutex);
+        condition_signal_all(&executor->quiet);
+        mutex_unlock(&executor->quiet_mutex);
+    }
+}
+
+/* Called with the mutex. False: halted (X5). */
+static bool begin_job(executor_posix *executor, kvarve_lane lane)
+{
+    if (lane == KVARVE_LANE_COPY || lane == KVARVE_LANE_READ) {
+        this_worker.is_touching = true;
+        (void)atomic_fetch_add(&executor->touching_count, 1);
+    }
+    if (!atomic_load(&executor->is_halted)) {
+        return true;
+    }
+    if (this_worker.is_touching) {
+        end_touching(executor);
+    }
+    return false;
+}
+
+/* An assertion failed on this thread. Its own frames stay as they are; nobody waits for it. */
+static void leave_worker(const char *text)
+{
+    executor_posix *executor = this_worker.executor;
+
+    atomic_store(&executor->is_halted, true); /* before another thread can get at the queues */
+    if (this_worker.has_mutex) {
+        mutex_unlock(&executor->mutex);
+    }
+    executor->options.failed(executor->options.notify_context, text);
+    if (this_worker.is_touching) {
+        end_touching(executor);
+    }
+    thread_park();
+}
+
+static void enter_worker(executor_posix *executor)
+{
+    this_worker = (worker){.executor = executor};
+    if (executor->options.failed != NULL) {
+        (void)kvarve_assert_set_handler(leave_worker);
+    }
+    enter_mutex(executor);
+}
+
 /* Take the first job of `lane`, run it unlocked, and put it where poll finds it. Called with the
  * mutex. */
 static void run_first(executor_posix *executor, kvarve_lane lane)
@@ -49,16 +124,23 @@ static void run_first(executor_posix *executor, kvarve_lane lane)
     KVARVE_ASSERT(link != NULL);
     job = KVARVE_LIST_ITEM(link, kvarve_job, link);
     executor->writes_running += lane == KVARVE_LANE_WRITE;
-    mutex_unlock(&executor->mutex);
+    if (!begin_job(executor, lane)) {
+        leave_mutex(executor);
+        thread_park();
+    }
+    leave_mutex(executor);
     job->run(job);
-    mutex_lock(&executor->mutex);
+    if (this_worker.is_touching) {
+        end_touching(executor);
+    }
+    enter_mutex(executor);
     executor->writes_running -= lane == KVARVE_LANE_WRITE;
     kvarve_list_append(&executor->finished, link);
     executor->finished_count++;
-    if (executor->notify != NULL) {
-        mutex_unlock(&executor->mutex);
-        executor->notify(executor->notify_context);
-        mutex_lock(&executor->mutex);
+    if (executor->options.notify != NULL) {
+        leave_mutex(executor);
+        executor->options.notify(executor->options.notify_context);
+        enter_mutex(executor);
     }
 }
 
@@ -66,7 +148,7 @@ static void pool_main(void *context)
 {
     executor_posix *executor = context;
 
-    mutex_lock(&executor->mutex);
+    enter_worker(executor);
     for (;;) {
         const kvarve_lane lane = next_pool_lane(executor);
 
@@ -78,14 +160,14 @@ static void pool_main(void *context)
             condition_wait(&executor->pool_work, &executor->mutex, KVARVE_NEVER);
         }
     }
-    mutex_unlock(&executor->mutex);
+    leave_mutex(executor);
 }
 
 static void index_main(void *context)
 {
     executor_posix *executor = context;
 
-    mutex_lock(&executor->mutex);
+    enter_worker(executor);
     for (;;) {
         if (!kvarve_list_is_empty(&executor->queued[KVARVE_LANE_INDEX])) {
             run_first(executor, KVARVE_LANE_INDEX); /* X4 */
@@ -95,7 +177,7 @@ static void index_main(void *context)
             condition_wait(&executor->index_work, &executor->mutex, KVARVE_NEVER);
         }
     }
-    mutex_unlock(&executor->mutex);
+    leave_mutex(executor);
 }
 
 static executor_posix *executor_of(kvarve_executor *base)
@@ -106,15 +188,20 @@ static executor_posix *executor_of(kvarve_executor *base)
 static void posix_submit(kvarve_executor *base, kvarve_job *job)
 {
     executor_posix *executor = executor_of(base);
+    bool is_stopping;
 
     KVARVE_ASSERT((unsigned)job->lane < KVARVE_LANE_COUNT);
+    if (atomic_load(&executor->is_halted)) {
+        return; /* X5; whoever submits is on its way out of the store */
+    }
     mutex_lock(&executor->mutex);
-    KVARVE_ASSERT(!executor->is_stopping);
+    is_stopping = executor->is_stopping;
     kvarve_list_append(&executor->queued[job->lane], &job->link);
     executor->pending++;
     condition_signal_one(job->lane == KVARVE_LANE_INDEX ? &executor->index_work
                                                         : &executor->pool_work); /* X3 */
     mutex_unlock(&executor->mutex);
+    KVARVE_ASSERT(!is_stopping);
 }
 
 static size_t finished_count(executor_posix *executor)
@@ -167,18 +254,19 @@ static size_t posix_pending(kvarve_executor *base)
     return pending;
 }
 
-int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
-                         void (*notify)(void *context), void *notify_context)
+int executor_posix_start(executor_posix *executor, const env_posix_options *options)
 {
+    const uint32_t pool_threads = options->pool_threads;
     int rc;
 
     KVARVE_ASSERT(pool_threads >= 1 && pool_threads <= EXECUTOR_POOL_MAX);
     *executor = (executor_posix){
         .base = {.submit = posix_submit, .poll = posix_poll, .pending = posix_pending},
-        .notify = notify,
-        .notify_context = notify_context,
+        .options = *options,
         .writes_max = pool_threads == 1 ? 1 : pool_threads - 1,
     };
+    mutex_init(&executor->quiet_mutex);
+    condition_init(&executor->quiet);
     mutex_init(&executor->mutex);
     condition_init(&executor->pool_work);
     condition_init(&executor->index_work);
@@ -198,6 +286,21 @@ int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
     return rc;
 }
 
+void executor_posix_halt(executor_posix *executor)
+{
+    atomic_store(&executor->is_halted, true);
+}
+
+void executor_posix_wait_quiet(executor_posix *executor)
+{
+    KVARVE_ASSERT(atomic_load(&executor->is_halted));
+    mutex_lock(&executor->quiet_mutex);
+    while (atomic_load(&executor->touching_count) > 0) {
+        condition_wait(&executor->quiet, &executor->quiet_mutex, KVARVE_NEVER);
+    }
+    mutex_unlock(&executor->quiet_mutex);
+}
+
 void executor_posix_stop(executor_posix *executor)
 {
     mutex_lock(&executor->mutex);
@@ -214,4 +317,6 @@ void executor_posix_stop(executor_posix *executor)
     condition_deinit(&executor->index_work);
     condition_deinit(&executor->pool_work);
     mutex_deinit(&executor->mutex);
+    condition_deinit(&executor->quiet);
+    mutex_deinit(&executor->quiet_mutex);
 }

@@ -6,6 +6,9 @@
 #ifndef KVARVE_ENV_EXECUTOR_POSIX_PRIVATE_H
 #define KVARVE_ENV_EXECUTOR_POSIX_PRIVATE_H
 
+#include <stdatomic.h>
+
+#include "env/env_posix.h"
 #include "env/executor.h"
 #include "env/thread.h"
 
@@ -13,9 +16,13 @@
 
 typedef struct executor_posix {
     kvarve_executor base; /* first: it is a kvarve_executor */
-    void (*notify)(void *context);
-    void *notify_context;
+    env_posix_options options;
     uint32_t writes_max; /* WRITE jobs that may run at once */
+
+    atomic_bool is_halted;
+    atomic_uint touching_count; /* COPY and READ jobs between take and end */
+    kvarve_mutex quiet_mutex;   /* taken while halted only, for the condition */
+    kvarve_condition quiet;     /* halted, and no such job runs */
 
     kvarve_mutex mutex; /* guards all below up to the threads */
     kvarve_condition pool_work;
@@ -34,8 +41,11 @@ typedef struct executor_posix {
 } executor_posix;
 
 /* Start 1 .. EXECUTOR_POOL_MAX threads and the index thread. 0, or -errno and nothing runs. */
-int executor_posix_start(executor_posix *executor, uint32_t pool_threads,
-                         void (*notify)(void *context), void *notify_context);
+int executor_posix_start(executor_posix *executor, const env_posix_options *options);
+
+/* As env_posix_halt and env_posix_wait_quiet. */
+void executor_posix_halt(executor_posix *executor);
+void executor_posix_wait_quiet(executor_posix *executor);
 
 /* Run what was submitted, then join the threads. Finished jobs stay undone. */
 void executor_posix_stop(executor_posix *executor);

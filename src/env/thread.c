@@ -159,6 +159,13 @@ void thread_join(kvarve_thread *thread)
     KVARVE_ASSERT(rc == 0);
 }
 
+_Noreturn void thread_park(void)
+{
+    for (;;) {
+        (void)pause();
+    }
+}
+
 int event_open(void)
 {
     const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -41,6 +41,8 @@ void condition_wait(kvarve_condition *condition, kvarve_mutex *mutex, uint64_t d
 /* Start `main(context)` on a thread with every signal blocked. 0 or -errno. */
 int thread_start(kvarve_thread *thread, void (*main)(void *context), void *context);
 void thread_join(kvarve_thread *thread);
+/* Sleep until the process ends. For a thread of ours: T2 keeps signals off it. */
+_Noreturn void thread_park(void);
 
 /* An eventfd, non-blocking and close-on-exec: >= 0 or -errno. */
 int event_open(void);
