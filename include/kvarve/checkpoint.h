@@ -122,7 +122,8 @@ typedef struct kvarve_put_options {
     uint32_t flags;        /* KVARVE_PUT_... */
     uint32_t digest_count;
     const kvarve_page_digest
-        *digests; /* exact namespaces: one for every page of the checkpoint, in any order */
+        *digests; /* exact namespaces: one for every page of the checkpoint, in any order; a page
+                    that is named twice, or is none of its pages, is refused */
     const uint64_t *sizes; /* VARIABLE groups: bytes of each rank's state: [rank * group_count +
                               group]; other entries are ignored; NULL without such groups */
     uint64_t cookie;       /* for events; 0: none are wanted */
@@ -221,10 +222,10 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_copy(kvarve_put *put, uint3
                                                           uint64_t ready_event, kvarve_error *err);
 
 /*
- * `rank` has filled its COPY pages. digests may be NULL: the pool takes them. Pages that WAIT when
- * a rank acks are followed until they are settled; if one becomes COPY the rank is asked again
- * (COPY_REQUESTED) and acks again. KVARVE_INVALID: unknown rank, or a second ack with nothing
- * asked.
+ * `rank` has filled its COPY pages. digests may be NULL: the pool takes them; no page is named
+ * twice. Pages that WAIT when a rank acks are followed until they are settled; if one becomes COPY
+ * the rank is asked again (COPY_REQUESTED) and acks again. KVARVE_INVALID: unknown rank, or a
+ * second ack with nothing asked.
  */
 KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_ack(kvarve_put *put, uint32_t rank,
                                                          const kvarve_page_digest *digests,

@@ -26,6 +26,13 @@ static int compare_digests(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
+kvarve_status put_fail_twice(const kvarve_page_digest *digest, kvarve_error *err)
+{
+    return kvarve_fail(err, KVARVE_INVALID, "put: two digests of rank %d group %u position %llu",
+                       digest->rank == KVARVE_RANK_ALL ? -1 : (int)digest->rank, digest->group,
+                       (unsigned long long)digest->position);
+}
+
 kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests, size_t count,
                               kvarve_error *err)
 {
@@ -46,6 +53,11 @@ kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests,
     memcpy(put->digests, digests, count * sizeof *digests);
     qsort(put->digests, count, sizeof *digests, compare_digests);
     put->digest_count = count;
+    for (size_t i = 1; i < count; i++) {
+        if (compare_digests(&put->digests[i - 1], &put->digests[i]) == 0) {
+            return put_fail_twice(&put->digests[i], err);
+        }
+    }
     return KVARVE_OK;
 }
 

@@ -626,6 +626,46 @@ static kvarve_status find_chain(listing *list)
     return status;
 }
 
+static uint64_t count_tree_pages(const store_span *last)
+{
+    uint64_t count = 0;
+
+    for (; last != NULL; last = last->parent) {
+        count += last->page_count;
+    }
+    return count;
+}
+
+/* How many digests were announced for pages of this space. */
+static uint64_t count_digests(const store_put *put, uint8_t space_index)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < put->digest_count; i++) {
+        const uint32_t group = put->digests[i].group;
+
+        count += group < put->name->group_count && put->name->space_of[group] == space_index;
+    }
+    return count;
+}
+
+/* Exact: a digest was announced for each page; any more are of pages that are none. */
+static kvarve_status check_announced(const listing *list)
+{
+    const store_put *put = list->put;
+    const uint64_t announced = count_digests(put, list->space_index);
+    uint64_t pages = count_tree_pages(list->part->chain);
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        pages += put->pages[i]->space_index == list->space_index;
+    }
+    return announced == pages
+               ? KVARVE_OK
+               : kvarve_fail(list->err, KVARVE_INVALID,
+                             "put: %llu digests for the %llu pages of an exact namespace",
+                             (unsigned long long)announced, (unsigned long long)pages);
+}
+
 kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_prefix *prefix,
                              uint64_t from, uint64_t boundary, bool has_own, kvarve_error *err)
 {
@@ -648,6 +688,9 @@ kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_p
     }
     if (status == KVARVE_OK && has_own) {
         status = list_own(&list);
+    }
+    if (status == KVARVE_OK && has_own && from == 0 && list.part->space->is_exact) {
+        status = check_announced(&list);
     }
     return status;
 }
@@ -681,29 +724,6 @@ bool checkpoint_has_repair(const store_checkpoint *checkpoint)
     return has_any || span_is_unsettled(checkpoint->span);
 }
 
-static uint64_t count_pages(const store_checkpoint *candidate)
-{
-    uint64_t count = candidate->page_count;
-
-    for (const store_span *at = candidate->span; at != NULL; at = at->parent) {
-        count += at->page_count;
-    }
-    return count;
-}
-
-/* How many digests were announced for pages of this space. */
-static uint64_t count_digests(const store_put *put, uint8_t space_index)
-{
-    uint64_t count = 0;
-
-    for (size_t i = 0; i < put->digest_count; i++) {
-        const uint32_t group = put->digests[i].group;
-
-        count += group < put->name->group_count && put->name->space_of[group] == space_index;
-    }
-    return count;
-}
-
 /* Is this checkpoint, stored under the put's tokens, what the put is about to store? */
 static bool is_same_content(const store_put *put, uint8_t space_index,
                             const store_checkpoint *candidate)
@@ -718,7 +738,8 @@ static bool is_same_content(const store_put *put, uint8_t space_index,
     if (!candidate->space->is_exact) {
         return true;
     }
-    if (count_pages(candidate) != count_digests(put, space_index)) {
+    if (candidate->page_count + count_tree_pages(candidate->span) !=
+        count_digests(put, space_index)) {
         return false; /* a state of another size */
     }
     for (uint32_t i = 0; i < candidate->page_count; i++) {

@@ -4,11 +4,14 @@
 
 #include "store/store_private.h"
 
-/* put_list.c */
+/* put_digests.c */
 kvarve_status put_set_digests(store_put *put, const kvarve_page_digest *digests, size_t count,
                               kvarve_error *err);
+/* KVARVE_INVALID: this page was named twice. */
+kvarve_status put_fail_twice(const kvarve_page_digest *digest, kvarve_error *err);
 const page_digest *put_find_digest(const store_put *put, uint32_t rank, uint32_t group,
                                    uint64_t position);
+/* put_list.c */
 /* List the pages of one space for ends in (from, boundary]; on failure what was listed stays for
  * the abort. */
 kvarve_status put_list_pages(store_put *put, uint8_t space_index, const kvarve_prefix *prefix,

@@ -286,6 +286,15 @@ static kvarve_status sort_digests(const kvarve_page_digest *digests, size_t coun
     }
     memcpy(*out, digests, count * sizeof **out);
     qsort(*out, count, sizeof **out, compare_digests);
+    for (size_t i = 1; i < count; i++) {
+        if (compare_digests(&(*out)[i - 1], &(*out)[i]) == 0) {
+            const kvarve_status status = put_fail_twice(&(*out)[i], err);
+
+            kvarve_release(*out);
+            *out = NULL;
+            return status;
+        }
+    }
     return KVARVE_OK;
 }
 
