@@ -106,20 +106,28 @@ static void finish_write(store_page *page, int result)
     page_unhold(page);
 }
 
+static void end_run(write_run *run)
+{
+    store_machine *store = run->store;
+
+    store->writing--;
+    for (size_t i = 0; i < run->request.part_count; i++) {
+        finish_write(run->parts[i].context, run->parts[i].result);
+    }
+    kvarve_release(run->parts);
+    kvarve_release(run);
+    put_give_room(store);
+    commit_start(store);
+}
+
 static void write_done(segment_request *request, void *context)
 {
     write_run *run = context;
     store_machine *store = run->store;
 
-    store->writing--;
-    for (size_t i = 0; i < request->part_count; i++) {
-        finish_write(run->parts[i].context, run->parts[i].result);
-    }
-    kvarve_release(run->parts);
-    kvarve_release(run);
+    (void)request;
+    end_run(run);
     put_flush(store);
-    put_give_room(store);
-    commit_start(store);
 }
 
 static write_run *make_run(store_machine *store, size_t count)
@@ -200,7 +208,7 @@ void put_flush(store_machine *store)
         for (size_t i = 0; i < run->request.part_count; i++) {
             run->parts[i].result = -1;
         }
-        write_done(&run->request, run);
+        end_run(run);
     }
 }
 
