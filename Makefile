@@ -24,7 +24,7 @@ demo: setup ## a conversation with a real engine that survives the engine's deat
 check: ## install packages, build the release, run every check and every test
 	@.ci/run setup checks release
 
-stress: setup ## what is too long for CI
+stress: setup ## what is too long for CI; a million checkpoints need 6 GB of disk, 1 GB of RAM
 	@.ci/run build stress
 
 fuzz: setup ## fuzz each decoder; SECONDS_EACH=600 for ten minutes each

@@ -24,6 +24,7 @@ typedef struct bench_options {
     uint64_t count;        /* checkpoints, puts or tokens, as the bench explains; 0: its own */
     uint32_t runs;         /* 0: five */
     bool has_json;         /* one JSON object a figure, else text */
+    bool keeps_store;      /* the last bench's store stays below directory, as kvarve-bench-store */
     FILE *out;
 } bench_options;
 

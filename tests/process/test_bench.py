@@ -107,7 +107,9 @@ class BenchTest(unittest.TestCase):
     def test_find(self):
         figures = self.figures("find")
         self.assertEqual(figures["checkpoints"]["value"], 1000)
-        self.assertEqual(len(figures), 6)
+        self.assertEqual(len(figures), 11)
+        for name in ("index a checkpoint", "memory a checkpoint with one page"):
+            self.assertIn(figures[name]["value"], range(100, 1000))
 
     def test_index_growth(self):
         figures = self.figures("index-growth")
@@ -146,6 +148,14 @@ class BenchTest(unittest.TestCase):
         result = self.kvarve("bench", "replay", *SIZES["replay"], "--store", place)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([path.name for path in place.iterdir()], ["letter"])
+
+    def test_keep_leaves_the_store(self):
+        place = self.folder / "scratch"
+        result = self.kvarve("bench", "find", *SIZES["find"], "--runs", 1, "--store", place,
+                             "--keep")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        listing = self.kvarve("ls", "--store", place / "kvarve-bench-store", "--json")
+        self.assertEqual(json.loads(listing.stdout)["totals"]["checkpoints"], 1000)
 
     def test_a_store_and_a_file_are_refused(self):
         subprocess.run([MAKE_STORE, str(self.folder / "store")], check=True,
