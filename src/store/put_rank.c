@@ -97,6 +97,18 @@ kvarve_status store_put_plan(store_put *put, uint32_t rank, kvarve_page_plan *ou
     return KVARVE_OK;
 }
 
+uint64_t store_put_first_token(const store_put *put, uint32_t group)
+{
+    uint64_t first = UINT64_MAX;
+
+    for (size_t i = 0; i < put->page_count; i++) {
+        if (public_group(put->pages[i]) == group) {
+            first = kvarve_min_u64(first, put->pages[i]->first_token);
+        }
+    }
+    return first;
+}
+
 /* --- one page --- */
 
 static put_page *find_item(store_put *put, uint32_t rank, uint32_t group, uint64_t position)

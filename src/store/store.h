@@ -100,6 +100,10 @@ KVARVE_NODISCARD kvarve_status store_put_plan(store_put *put, uint32_t rank,
                                               kvarve_page_plan *out_pages, size_t max,
                                               size_t *out_count, kvarve_error *err);
 
+/* Where the listed pages of a window group begin, whichever rank copies them: all of the window,
+ * once the boundary is known. UINT64_MAX: none is listed. */
+uint64_t store_put_first_token(const store_put *put, uint32_t group);
+
 /* A page that a rank is to fill, for code that copies outside the lock. */
 typedef struct store_target {
     void *page; /* the store's; NULL: known already, nothing to copy */
