@@ -28,6 +28,32 @@ typedef struct page_key {
     uint8_t bytes[SHA256_SIZE];
 } page_key;
 
+#define PREFIX_STEP_TOKENS 256u
+#define PREFIX_STEP_SIZE   32u
+
+/*
+ * What a prefix consists of, for whoever hands it to another process: `length` tokens, and
+ * length / PREFIX_STEP_TOKENS + 1 steps of PREFIX_STEP_SIZE bytes, the hash states at those places.
+ * An append adds to both and changes nothing before. Borrowed like the tokens.
+ */
+typedef struct prefix_image {
+    const uint32_t *tokens;
+    const void *steps;
+    uint64_t length;
+} prefix_image;
+
+KVARVE_NODISCARD prefix_image prefix_image_of(const kvarve_prefix *prefix);
+
+/*
+ * A prefix over an image that stays the lender's (4-byte aligned, at most KVARVE_PREFIX_TOKENS_MAX
+ * tokens), for const calls only; ended by prefix_return. Whatever stands in the image, digests of
+ * it are digests of something: nothing in it is an address or a count. KVARVE_INVALID,
+ * KVARVE_NO_MEMORY.
+ */
+KVARVE_NODISCARD kvarve_status prefix_borrow(const prefix_image *image, kvarve_prefix **out,
+                                             kvarve_error *err);
+void prefix_return(kvarve_prefix *prefix); /* NULL is a no-op */
+
 /* A namespace's text: ASCII without a character that JSON escapes. */
 typedef struct namespace_key {
     char text[NAMESPACE_TEXT_SIZE];

@@ -33,7 +33,7 @@
 #include "key/key.h"
 #include "key/prefix_private.h"
 
-#define STEP_TOKENS     256u
+#define STEP_TOKENS     PREFIX_STEP_TOKENS
 #define CHUNK_STEPS     (KEY_CHUNK_TOKENS / STEP_TOKENS)
 #define BLOCK_TOKENS    (SHA256_BLOCK / 4u)
 #define PENDING_TOKENS  8u /* of a step, behind its last whole block */
@@ -54,6 +54,9 @@ typedef union prefix_step {
     uint8_t digest[KVARVE_DIGEST_SIZE];
 } prefix_step;
 
+static_assert(sizeof(prefix_step) == PREFIX_STEP_SIZE, "an image has steps of this size");
+static_assert(_Alignof(prefix_step) <= 4, "an image is 4-byte aligned");
+
 struct kvarve_prefix {
     uint32_t magic;
     uint64_t length;
@@ -61,6 +64,7 @@ struct kvarve_prefix {
     uint64_t steps_room;
     uint32_t *tokens;   /* owned; NULL while tokens_room is 0 */
     prefix_step *steps; /* owned; at least one */
+    bool is_borrowed;   /* both arrays are somebody else's, and nothing is ever added */
 };
 
 /* The start of the chain, D(0): the digest of the domain and the chunk's length. */
@@ -76,6 +80,55 @@ static void chain_start(uint8_t out[KVARVE_DIGEST_SIZE])
 static bool is_prefix(const kvarve_prefix *prefix)
 {
     return prefix != NULL && prefix->magic == MAGIC;
+}
+
+prefix_image prefix_image_of(const kvarve_prefix *prefix)
+{
+    return (prefix_image){
+        .tokens = prefix->tokens, .steps = prefix->steps, .length = prefix->length};
+}
+
+/* The fields are not const, but const calls alone touch what is borrowed. */
+static void *without_const(const void *lent)
+{
+    const union {
+        const void *lent;
+        void *kept;
+    } same = {lent};
+
+    return same.kept;
+}
+
+kvarve_status prefix_borrow(const prefix_image *image, kvarve_prefix **out, kvarve_error *err)
+{
+    kvarve_prefix *prefix;
+
+    if (image->length > KVARVE_PREFIX_TOKENS_MAX || (uintptr_t)image->tokens % 4 != 0 ||
+        (uintptr_t)image->steps % 4 != 0) {
+        return kvarve_fail(err, KVARVE_INVALID, "borrow a prefix of %llu tokens: at most %llu",
+                           (unsigned long long)image->length,
+                           (unsigned long long)KVARVE_PREFIX_TOKENS_MAX);
+    }
+    prefix = kvarve_allocate(sizeof *prefix);
+    if (prefix == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "borrow a prefix");
+    }
+    prefix->magic = MAGIC;
+    prefix->length = image->length;
+    prefix->is_borrowed = true;
+    prefix->tokens = without_const(image->tokens);
+    prefix->steps = without_const(image->steps);
+    *out = prefix;
+    return KVARVE_OK;
+}
+
+void prefix_return(kvarve_prefix *prefix)
+{
+    if (prefix != NULL) {
+        KVARVE_ASSERT(prefix->is_borrowed);
+        prefix->magic = 0;
+        kvarve_release(prefix);
+    }
 }
 
 kvarve_status kvarve_prefix_create(kvarve_prefix **out_prefix, kvarve_error *err)
@@ -297,7 +350,7 @@ static void append_medium(appending *work, const kvarve_media *medium)
 static kvarve_status begin_append(kvarve_prefix *prefix, const uint32_t *tokens, size_t count,
                                   kvarve_error *err)
 {
-    if (!is_prefix(prefix)) {
+    if (!is_prefix(prefix) || prefix->is_borrowed) {
         return kvarve_fail(err, KVARVE_INVALID, "append tokens: no prefix");
     }
     if (tokens == NULL && count > 0) {

@@ -475,9 +475,52 @@ static void test_prefix__any_failed_allocation_changes_nothing(void **state)
     assert_true(failing > 6); /* two of create, at least four of growing */
 }
 
+/* A copy of its image, grown piece by piece as a client's is, answers as the prefix does. */
+static void test_prefix__borrowed_as_an_image_has_the_same_digests(void **state)
+{
+    static uint32_t lent_tokens[TOKENS];
+    static uint8_t lent_steps[TOKENS / PREFIX_STEP_TOKENS + 1][PREFIX_STEP_SIZE];
+    kvarve_prefix *prefix = make_prefix(tokens, 100);
+    prefix_image image = {.tokens = lent_tokens, .steps = lent_steps};
+    uint64_t there = 0;
+
+    (void)state;
+    while (there < TOKENS) {
+        const prefix_image whole = prefix_image_of(prefix);
+        kvarve_prefix *borrowed = NULL;
+        uint8_t expected[KVARVE_DIGEST_SIZE];
+        uint8_t got[KVARVE_DIGEST_SIZE];
+        const uint64_t first_step = there / PREFIX_STEP_TOKENS;
+
+        memcpy(lent_tokens + there, whole.tokens + there, (whole.length - there) * 4);
+        memcpy(lent_steps[first_step], (const uint8_t *)whole.steps + first_step * PREFIX_STEP_SIZE,
+               (whole.length / PREFIX_STEP_TOKENS + 1 - first_step) * PREFIX_STEP_SIZE);
+        there = whole.length;
+        image.length = there;
+        assert_int_equal(prefix_borrow(&image, &borrowed, NULL), KVARVE_OK);
+        for (uint64_t count = 1; count <= there; count += 97) {
+            assert_int_equal(kvarve_prefix_digest(prefix, count, expected, NULL), KVARVE_OK);
+            assert_int_equal(kvarve_prefix_digest(borrowed, count, got, NULL), KVARVE_OK);
+            assert_memory_equal(expected, got, sizeof got);
+        }
+        assert_int_equal(kvarve_prefix_append(borrowed, tokens, 1, NULL), KVARVE_INVALID);
+        prefix_return(borrowed);
+        if (there < TOKENS) {
+            const size_t more = TOKENS - there < 1777 ? TOKENS - there : 1777;
+
+            assert_int_equal(kvarve_prefix_append(prefix, tokens + there, more, NULL), KVARVE_OK);
+        }
+    }
+    image.length = KVARVE_PREFIX_TOKENS_MAX + 1;
+    assert_int_equal(prefix_borrow(&image, &prefix, NULL), KVARVE_INVALID);
+    prefix_return(NULL);
+    kvarve_prefix_free(prefix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefix__borrowed_as_an_image_has_the_same_digests),
         cmocka_unit_test(test_prefix__digest_at_every_length_is_the_chain),
         cmocka_unit_test(test_prefix__odd_pieces_equal_one_append),
         cmocka_unit_test(test_prefix__a_growing_prefix_has_the_right_digest_at_each_length),
