@@ -8,12 +8,13 @@
  * Threads    A kvarve_store may be used by many threads at once. Calls that say "blocks" wait at
  * most for the time that they are given; every other call returns without waiting for a disk.
  * Ownership  Out parameters are untouched unless the call returns KVARVE_OK. What is passed in is
- * borrowed for the length of the call. Namespaces, puts and leases must be released before
- * kvarve_close. Errors     Each call lists the statuses a caller is expected to act on. Any call
- * may also return KVARVE_INVALID (also in a forked child: handles belong to the process that opened
- * them), KVARVE_NO_MEMORY, KVARVE_IO, and KVARVE_UNAVAILABLE after a failure inside kvarve: the
- * engine then goes on as if nothing were stored (error.h). Version    The ABI is at version 0: it
- * may still change between releases. kvarve_abi_version tells.
+ * borrowed for the length of the call. Namespaces, puts and leases are released before
+ * kvarve_close; for one that is not, see there. Errors     Each call lists the statuses a caller is
+ * expected to act on. Any call may also return KVARVE_INVALID (also in a forked child: handles
+ * belong to the process that opened them), KVARVE_NO_MEMORY, KVARVE_IO, and KVARVE_UNAVAILABLE
+ * after a failure inside kvarve: the engine then goes on as if nothing were stored (error.h).
+ * Version    The ABI is at version 0: it may still change between releases. kvarve_abi_version
+ * tells.
  */
 #ifndef KVARVE_STORE_H
 #define KVARVE_STORE_H
@@ -86,6 +87,12 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_open(const char *endpoint,
 /*
  * Finish or abort what is in flight, write recency, release the store. Blocks for at most the io
  * timeout. NULL is a no-op. In a forked child it only forgets the handle.
+ *
+ * Namespaces, puts and leases that are left stay valid for their release alone, which does what it
+ * always does; every other call on them, or on the store, is KVARVE_UNAVAILABLE. Puts that were not
+ * READY are aborted, READY ones become durable, loads fail. Addresses that a plan or
+ * kvarve_lease_pages gave stay mapped until their put or lease is released. The release of the last
+ * one gives memory, threads and the folder back; until then the folder is in use by this process.
  */
 KVARVE_API void kvarve_close(kvarve_store *store);
 

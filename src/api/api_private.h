@@ -7,6 +7,8 @@
 #ifndef KVARVE_API_API_PRIVATE_H
 #define KVARVE_API_API_PRIVATE_H
 
+#include <stdatomic.h>
+
 #include "embedded/embedded.h"
 #include "kvarve/admin.h"
 #include "kvarve/checkpoint.h"
@@ -22,6 +24,8 @@
 struct kvarve_store {
     uint32_t magic;
     embedded *host;
+    atomic_bool is_closed; /* kvarve_close was called; handles are left */
+    uint32_t namespaces;   /* alive, for their own sake or for a put's or lease's; under the lock */
     uint32_t io_timeout_ms;
     uint64_t read_ahead_bytes; /* of one reader: what it asks for before it needs it */
 };
@@ -70,7 +74,8 @@ struct kvarve_lease {
     rank_copy *copies; /* by rank */
 };
 
-/* Is this an open handle of this process? KVARVE_INVALID, saying what `call` was given. */
+/* Is this an open handle of this process? KVARVE_INVALID, saying what `call` was given;
+ * KVARVE_UNAVAILABLE: its store was closed, or has failed. */
 KVARVE_NODISCARD kvarve_status check_store(const kvarve_store *store, const char *call,
                                            kvarve_error *err);
 KVARVE_NODISCARD kvarve_status check_namespace(const kvarve_namespace *space, const char *call,
@@ -79,6 +84,8 @@ KVARVE_NODISCARD kvarve_status check_put(const kvarve_put *put, const char *call
                                          kvarve_error *err);
 KVARVE_NODISCARD kvarve_status check_lease(const kvarve_lease *lease, const char *call,
                                            kvarve_error *err);
+/* Of a handle that is about to be released, of this namespace: also a closed store lets it go. */
+KVARVE_NODISCARD kvarve_status check_release(const kvarve_namespace *space, const char *call);
 KVARVE_NODISCARD kvarve_status check_pointer(const void *pointer, const char *call,
                                              const char *name, kvarve_error *err);
 
@@ -96,6 +103,11 @@ typedef struct lease_reader {
 
 /* The next page by way of the arena, verified while it is copied; goes on behind it. */
 KVARVE_NODISCARD kvarve_status lease_copy_page(lease_reader *at, kvarve_error *err);
+
+/* Under the store's lock: it was closed, and its last handle has just gone. Then whoever let that
+ * one go ends the store, without the lock. */
+bool store_is_left(const kvarve_store *store);
+void store_end(kvarve_store *store);
 
 /* Under the store's lock. */
 void namespace_unreference(kvarve_namespace *space);

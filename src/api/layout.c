@@ -27,6 +27,7 @@ void namespace_unreference(kvarve_namespace *space)
         free_regions(&space->ranks[i]);
     }
     store_namespace_release(space->name);
+    space->store->namespaces--;
     space->magic = 0;
     kvarve_release(space->ranks);
     kvarve_release(space);
@@ -68,6 +69,7 @@ kvarve_status kvarve_namespace_open(kvarve_store *store, const kvarve_namespace_
             status = kvarve_fail(err, KVARVE_NO_MEMORY, "namespace: its ranks");
         }
     }
+    store->namespaces += status == KVARVE_OK;
     embedded_unlock(store->host);
     if (status != KVARVE_OK) {
         kvarve_release(space);
@@ -90,16 +92,21 @@ void kvarve_namespace_release(kvarve_namespace **space)
         return;
     }
     gone = *space;
-    status = check_namespace(gone, "kvarve_namespace_release", NULL);
+    status = check_release(gone, "kvarve_namespace_release");
     if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
         *space = NULL;
     }
     if (status == KVARVE_OK) {
-        embedded *host = gone->store->host;
+        kvarve_store *store = gone->store;
+        bool is_left;
 
-        embedded_lock(host);
+        embedded_lock(store->host);
         namespace_unreference(gone);
-        embedded_unlock(host);
+        is_left = store_is_left(store);
+        embedded_unlock(store->host);
+        if (is_left) {
+            store_end(store);
+        }
     }
 }
 

@@ -645,23 +645,26 @@ void kvarve_lease_release(kvarve_lease **lease)
     EMBEDDED_CALL(return);
     kvarve_lease *gone;
     kvarve_status status;
-    embedded *host;
+    kvarve_store *store;
+    bool is_left;
 
     if (lease == NULL) {
         return;
     }
     gone = *lease;
-    status = check_lease(gone, "kvarve_lease_release", NULL);
+    status = gone == NULL || gone->magic != LEASE_MAGIC
+                 ? KVARVE_INVALID
+                 : check_release(gone->space, "kvarve_lease_release");
     if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
         *lease = NULL;
     }
     if (status != KVARVE_OK) {
         return;
     }
-    host = host_of(gone);
-    embedded_lock(host);
+    store = gone->space->store;
+    embedded_lock(store->host);
     while (gone->runs > 0) { /* its copies write the caller's memory: they end soon, and first */
-        (void)embedded_wait(host, KVARVE_NEVER);
+        (void)embedded_wait(store->host, KVARVE_NEVER);
     }
     gone->magic = 0;
     gone->is_released = true;
@@ -669,5 +672,9 @@ void kvarve_lease_release(kvarve_lease **lease)
     if (gone->reads == 0) { /* else the last of them does it: the disk may hang */
         lease_free(gone);
     }
-    embedded_unlock(host);
+    is_left = store_is_left(store);
+    embedded_unlock(store->host);
+    if (is_left) {
+        store_end(store);
+    }
 }

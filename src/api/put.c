@@ -605,29 +605,36 @@ void kvarve_put_release(kvarve_put **put)
     EMBEDDED_CALL(return);
     kvarve_put *gone;
     kvarve_status status;
-    embedded *host;
+    kvarve_store *store;
+    bool is_left;
 
     if (put == NULL) {
         return;
     }
     gone = *put;
-    status = check_put(gone, "kvarve_put_release", NULL);
+    status = gone == NULL || gone->magic != PUT_MAGIC
+                 ? KVARVE_INVALID
+                 : check_release(gone->space, "kvarve_put_release");
     if (status == KVARVE_OK || status == KVARVE_UNAVAILABLE) { /* it stays with a failed store */
         *put = NULL;
     }
     if (status != KVARVE_OK) {
         return;
     }
-    host = host_of(gone);
-    embedded_lock(host);
+    store = gone->space->store;
+    embedded_lock(store->host);
     while (gone->runs > 0) { /* its copies read the caller's memory: they end soon, and first */
-        (void)embedded_wait(host, KVARVE_NEVER);
+        (void)embedded_wait(store->host, KVARVE_NEVER);
     }
     store_put_release(gone->put);
     namespace_unreference(gone->space);
-    embedded_unlock(host);
+    is_left = store_is_left(store);
+    embedded_unlock(store->host);
     gone->magic = 0;
     kvarve_release(gone);
+    if (is_left) {
+        store_end(store);
+    }
 }
 
 /* --- many at once --- */

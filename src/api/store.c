@@ -60,7 +60,19 @@ kvarve_status check_store(const kvarve_store *store, const char *call, kvarve_er
         return kvarve_fail(err, KVARVE_INVALID, "%s: the store was opened by the parent process",
                            call);
     }
+    if (atomic_load(&store->is_closed)) {
+        return kvarve_fail(err, KVARVE_UNAVAILABLE, "%s: the store was closed", call);
+    }
     return embedded_enter(store->host, err);
+}
+
+kvarve_status check_release(const kvarve_namespace *space, const char *call)
+{
+    if (space == NULL || space->magic != NAMESPACE_MAGIC || space->store->magic != STORE_MAGIC ||
+        !embedded_is_here(space->store->host)) {
+        return kvarve_fail(NULL, KVARVE_INVALID, "%s: no open handle", call);
+    }
+    return embedded_enter(space->store->host, NULL);
 }
 
 kvarve_status check_namespace(const kvarve_namespace *space, const char *call, kvarve_error *err)
@@ -224,16 +236,57 @@ kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *opti
     return open_store(NULL, endpoint, options, out_store, err);
 }
 
-void kvarve_close(kvarve_store *store)
+bool store_is_left(const kvarve_store *store)
 {
-    EMBEDDED_CALL(return);
-    if (store == NULL || store->magic != STORE_MAGIC) {
-        return;
-    }
+    return atomic_load(&store->is_closed) && store->namespaces == 0;
+}
+
+void store_end(kvarve_store *store)
+{
     store->magic = 0;
     embedded_close(
         store->host); /* does not return from a failed host: handles may still be there */
     kvarve_release(store);
+}
+
+/* Handles are left: bring to an end what goes on. What they point to stays until they go. */
+static void shut_down(kvarve_store *store)
+{
+    embedded *host = store->host;
+    const uint64_t deadline = embedded_deadline(host, store->io_timeout_ms);
+
+    store_shut_down(embedded_store(host));
+    while (!store_is_idle(embedded_store(host)) && embedded_wait(host, deadline)) {
+    }
+}
+
+void kvarve_close(kvarve_store *store)
+{
+    EMBEDDED_CALL(return);
+    bool is_left;
+
+    if (store == NULL || store->magic != STORE_MAGIC || atomic_load(&store->is_closed)) {
+        return;
+    }
+    if (!embedded_is_here(store->host)) {
+        store_end(store);
+        return;
+    }
+    if (embedded_enter(store->host, NULL) != KVARVE_OK) {
+        return;
+    }
+    embedded_lock(store->host);
+    atomic_store(&store->is_closed, true);
+    if (store->namespaces > 0) {
+        store->namespaces++; /* this call's, so that none of the others ends it meanwhile */
+        shut_down(store);
+        store->namespaces--;
+    }
+    is_left = store_is_left(store);
+    embedded_unlock(store->host);
+    if (is_left) {
+        store_end(store);
+    }
 }
 
 int kvarve_event_fd(const kvarve_store *store)
