@@ -244,8 +244,7 @@ bool store_is_left(const kvarve_store *store)
 void store_end(kvarve_store *store)
 {
     store->magic = 0;
-    embedded_close(
-        store->host); /* does not return from a failed host: handles may still be there */
+    embedded_close(store->host); /* a failed one leaves the call here: handles may still be alive */
     kvarve_release(store);
 }
 
