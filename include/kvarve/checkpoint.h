@@ -257,7 +257,12 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_close(kvarve_put *put,
                                                            const kvarve_put_options *options,
                                                            kvarve_error *err);
 
-/* Give up. What others wait for is handed to them. */
+/*
+ * Give up. What others wait for is handed to them. Its room on flash is free at once, and so is its
+ * room in the arena, but for pages whose address a plan gave to a rank that has neither acked nor
+ * failed since: that rank may be writing there. Those are free when it acks or fails (KVARVE_MISS),
+ * or when the put is released, which says that no rank writes any more.
+ */
 KVARVE_API void kvarve_put_abort(kvarve_put *put);
 
 /* End the handle and set it to NULL; a put that is not READY is aborted. NULL is a no-op. */

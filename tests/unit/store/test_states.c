@@ -244,6 +244,44 @@ static void test_put__of_a_page_that_turns_out_damaged_before_it_is_durable(void
     end_test(&f);
 }
 
+/* --- aborted puts --- */
+
+static void test_put__aborted_gives_its_room_back_but_what_a_rank_may_write_into(void **state)
+{
+    fixture f;
+    kvarve_page_plan plan[2];
+    uint64_t empty;
+    uint64_t used;
+    size_t count = 0;
+
+    (void)state;
+    begin_test(&f, &engine_plain);
+    const engine_state here = state_at(&f, 70);
+    kvarve_put *written = begin(&f, &here);
+
+    assert_ok(
+        engine_put_write(&f.at, written, &here, 0, &err)); /* copied by us: nobody writes on */
+    used = statistics(&f).arena_bytes_used;
+    kvarve_put_abort(written);
+    empty = statistics(&f).arena_bytes_used;
+    assert_true(empty < used);
+    for (int i = 0; i < 2; i++) { /* the rank acks, or nobody does before the release */
+        kvarve_put *planned = begin(&f, &here);
+
+        assert_ok(kvarve_put_plan(planned, 0, plan, 2, &count, &err));
+        kvarve_put_abort(planned);
+        assert_true(statistics(&f).arena_bytes_used > empty);
+        if (i == 0) {
+            assert_int_equal(kvarve_put_ack(planned, 0, NULL, 0, &err), KVARVE_MISS);
+            assert_int_equal(statistics(&f).arena_bytes_used, empty);
+        }
+        kvarve_put_release(&planned);
+        assert_int_equal(statistics(&f).arena_bytes_used, empty);
+    }
+    kvarve_put_release(&written);
+    end_test(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_put__of_a_damaged_page_that_is_being_read_writes_it_again),
         cmocka_unit_test(test_put__of_a_page_that_turns_out_damaged_before_it_is_ready),
         cmocka_unit_test(test_put__of_a_page_that_turns_out_damaged_before_it_is_durable),
+        cmocka_unit_test(test_put__aborted_gives_its_room_back_but_what_a_rank_may_write_into),
         cmocka_unit_test(
             test_put__on_a_history_that_turns_out_damaged_is_refused_and_the_next_repairs),
     };
