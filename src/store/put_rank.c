@@ -315,7 +315,7 @@ static const page_digest *digest_for(const put_page *item, const kvarve_page_dig
 {
     const kvarve_page_digest wanted = {.group = public_group(item), .position = item->position};
     const kvarve_page_digest *found =
-        count == 0 ? NULL : bsearch(&wanted, sorted, count, sizeof wanted, compare_digests);
+        sorted == NULL ? NULL : bsearch(&wanted, sorted, count, sizeof wanted, compare_digests);
 
     if (item->page->has_digest) {
         return &item->page->digest; /* taken while the library copied */

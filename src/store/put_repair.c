@@ -95,21 +95,26 @@ static void settle_repair(put_page *item)
     item->put->repairs--;
 }
 
+/* True: some of the put's repairs are settled. */
+static bool settle_repairs_of(store_put *put)
+{
+    const size_t before = put->repairs;
+
+    for (size_t i = 0; i < put->page_count && put->repairs > 0 && !put_is_over(put); i++) {
+        if (put->pages[i]->is_to_repair) {
+            settle_repair(put->pages[i]);
+        }
+    }
+    return put->repairs < before;
+}
+
 bool put_settle_repairs(store_machine *store)
 {
     bool has_any = false;
     kvarve_link *link;
 
     KVARVE_LIST_FOREACH (link, &store->puts) {
-        store_put *put = KVARVE_LIST_ITEM(link, store_put, link);
-        const size_t before = put->repairs;
-
-        for (size_t i = 0; i < put->page_count && put->repairs > 0 && !put_is_over(put); i++) {
-            if (put->pages[i]->is_to_repair) {
-                settle_repair(put->pages[i]);
-            }
-        }
-        has_any = has_any || put->repairs < before;
+        has_any = settle_repairs_of(KVARVE_LIST_ITEM(link, store_put, link)) || has_any;
     }
     return has_any;
 }
