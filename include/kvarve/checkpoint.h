@@ -214,7 +214,7 @@ KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_write(kvarve_put *put, uint
  *
  * KVARVE_BUSY while the put waits for room: wait for STAGED first.
  * Submitted: the sources stay untouched until SOURCE_RELEASED, or until kvarve_put_wait(READY)
- * returns.
+ * returns. The lists of ids are the caller's again when the call is back.
  */
 KVARVE_API KVARVE_NODISCARD kvarve_status kvarve_put_copy(kvarve_put *put, uint32_t rank,
                                                           const uint32_t *const *blocks,

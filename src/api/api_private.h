@@ -114,6 +114,18 @@ void namespace_unreference(kvarve_namespace *space);
 /* Free a released lease; its store lease was released. */
 void lease_free(kvarve_lease *lease);
 
+/* The caller's block ids of each group, copied: its arrays are read during its call alone. `ids` is
+ * the caller's to release. */
+typedef struct block_lists {
+    uint32_t *ids;
+    const uint32_t *of_group[KVARVE_GROUPS_MAX]; /* into ids; NULL: none were given */
+    size_t counts[KVARVE_GROUPS_MAX];
+} block_lists;
+KVARVE_NODISCARD kvarve_status blocks_keep(const kvarve_namespace *space,
+                                           const uint32_t *const *blocks,
+                                           const size_t *block_counts, block_lists *out,
+                                           kvarve_error *err);
+
 /* Copy options of a caller compiled with another size into `out`, whose size is `size`; false:
  * struct_size is not plausible. */
 bool take_options(void *out, size_t size, const void *given, size_t given_size);

@@ -282,3 +282,33 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
     embedded_unlock(space->store->host);
     return KVARVE_OK;
 }
+
+/* --- block ids of a copy --- */
+
+kvarve_status blocks_keep(const kvarve_namespace *space, const uint32_t *const *blocks,
+                          const size_t *block_counts, block_lists *out, kvarve_error *err)
+{
+    const uint32_t groups = store_namespace_groups(space->name);
+    size_t total = 1; /* of no ids there is an array, too */
+    size_t used = 0;
+
+    *out = (block_lists){.ids = NULL};
+    for (uint32_t g = 0; g < groups; g++) {
+        if (blocks[g] != NULL && KVARVE_ADD_OVERFLOWS(total, block_counts[g], &total)) {
+            return kvarve_fail(err, KVARVE_INVALID, "group %u has %zu blocks", g, block_counts[g]);
+        }
+    }
+    out->ids = kvarve_allocate_array(total, sizeof *out->ids);
+    if (out->ids == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "a copy of %zu block ids", total);
+    }
+    for (uint32_t g = 0; g < groups; g++) {
+        if (blocks[g] != NULL) {
+            memcpy(out->ids + used, blocks[g], block_counts[g] * sizeof *out->ids);
+            out->of_group[g] = out->ids + used;
+            out->counts[g] = block_counts[g];
+            used += block_counts[g];
+        }
+    }
+    return KVARVE_OK;
+}

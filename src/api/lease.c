@@ -404,8 +404,15 @@ struct scatter_run {
     uint32_t rank;
     size_t pending;
     bool is_good;
+    block_lists blocks;
     scatter_job jobs[];
 };
+
+static void free_scatter(scatter_run *run)
+{
+    kvarve_release(run->blocks.ids);
+    kvarve_release(run);
+}
 
 static void end_scatter(scatter_run *run)
 {
@@ -417,7 +424,7 @@ static void end_scatter(scatter_run *run)
                                                   .rank = run->rank,
                                                   .status = run->is_good ? KVARVE_OK : KVARVE_MISS,
                                                   .cookie = lease->cookie});
-    kvarve_release(run);
+    free_scatter(run);
 }
 
 static void scatter_done(kvarve_job *base)
@@ -467,8 +474,7 @@ static kvarve_status add_scatter(scatter_run *run, uint32_t group, uint64_t posi
     return transfer_check_page(regions, &job->job.page, err);
 }
 
-static kvarve_status prepare_scatter(scatter_run *run, const uint32_t *const *blocks,
-                                     const size_t *block_counts, kvarve_error *err)
+static kvarve_status prepare_scatter(scatter_run *run, kvarve_error *err)
 {
     kvarve_lease *lease = run->lease;
     const uint32_t groups = store_namespace_groups(lease->space->name);
@@ -485,8 +491,8 @@ static kvarve_status prepare_scatter(scatter_run *run, const uint32_t *const *bl
         first_token =
             description->page_class == KVARVE_CLASS_WINDOW ? first * description->span_tokens : 0;
         for (uint64_t i = 0; i < pages && status == KVARVE_OK; i++) {
-            status = add_scatter(run, group, first + i, first_token, blocks[group],
-                                 block_counts[group], err);
+            status = add_scatter(run, group, first + i, first_token, run->blocks.of_group[group],
+                                 run->blocks.counts[group], err);
         }
     }
     return status;
@@ -530,12 +536,15 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
     run->lease = lease;
     run->rank = rank;
     run->is_good = true;
-    status = prepare_scatter(run, blocks, block_counts, err);
+    status = blocks_keep(lease->space, blocks, block_counts, &run->blocks, err);
+    if (status == KVARVE_OK) {
+        status = prepare_scatter(run, err);
+    }
     if (status != KVARVE_OK) {
         for (size_t i = 0; i < run->pending; i++) {
             store_lease_page_end(lease->lease, &run->jobs[i].source, false, true);
         }
-        kvarve_release(run);
+        free_scatter(run);
         return status == KVARVE_BUSY ? KVARVE_MISS : status;
     }
     lease->copies[rank].state = COPY_RUNNING;

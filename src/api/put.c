@@ -326,8 +326,17 @@ struct copy_run {
     uint32_t rank;
     size_t pending;
     bool is_good;
+    block_lists blocks;
     gather_job jobs[];
 };
+
+static void free_run(copy_run *run)
+{
+    if (run != NULL) {
+        kvarve_release(run->blocks.ids);
+        kvarve_release(run);
+    }
+}
 
 static void end_run(copy_run *run)
 {
@@ -341,7 +350,7 @@ static void end_run(copy_run *run)
     }
     (void)status; /* an aborted put is told by its state */
     put->runs--;
-    kvarve_release(run);
+    free_run(run);
 }
 
 static void gather_done(kvarve_job *base)
@@ -391,8 +400,7 @@ static kvarve_status page_of_blocks(const kvarve_put *put, const kvarve_page_pla
 }
 
 static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_page_plan *plan,
-                                 size_t count, const uint32_t *const *blocks,
-                                 const size_t *block_counts, kvarve_error *err)
+                                 size_t count, kvarve_error *err)
 {
     const rank_regions *regions = &put->space->ranks[run->rank];
     uint64_t first[KVARVE_GROUPS_MAX] = {0};
@@ -414,8 +422,8 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
         transfer_job_init(&job->job, TRANSFER_GATHER, gather_done);
         job->run = run;
         job->job.group = &regions->groups[plan[i].group];
-        of_group = (group_blocks){.ids = blocks[plan[i].group],
-                                  .count = block_counts[plan[i].group],
+        of_group = (group_blocks){.ids = run->blocks.of_group[plan[i].group],
+                                  .count = run->blocks.counts[plan[i].group],
                                   .first_token = first[plan[i].group]};
         status = page_of_blocks(put, &plan[i], job->job.group, &of_group, &job->job.page, err);
         job->job.to = plan[i].address;
@@ -470,18 +478,21 @@ static kvarve_status submit_copy(kvarve_put *put, uint32_t rank, const uint32_t 
     run = kvarve_allocate(sizeof *run + count * sizeof(gather_job));
     if (plan == NULL || run == NULL) {
         kvarve_release(plan);
-        kvarve_release(run);
+        free_run(run);
         return kvarve_fail(err, KVARVE_NO_MEMORY, "put: copies of %zu pages", count);
     }
     run->put = put;
     run->rank = rank;
-    status = store_put_plan(put->put, rank, plan, count, &count, err);
+    status = blocks_keep(put->space, blocks, block_counts, &run->blocks, err);
     if (status == KVARVE_OK) {
-        status = prepare_run(put, run, plan, count, blocks, block_counts, err);
+        status = store_put_plan(put->put, rank, plan, count, &count, err);
+    }
+    if (status == KVARVE_OK) {
+        status = prepare_run(put, run, plan, count, err);
     }
     kvarve_release(plan);
     if (status != KVARVE_OK) {
-        kvarve_release(run);
+        free_run(run);
         return status;
     }
     start_run(run);
