@@ -1,12 +1,11 @@
 /*
  * store_model.c - see store_model.h.
  *
- * The oracle knows layouts, tokens and bytes by itself; of the store it uses the public calls
- * alone.
+ * The oracle knows layouts, tokens and bytes by itself (store_items.h); of the store it uses the
+ * public calls alone.
  *
- * Invariants
- *   I1  Two pages that the store may take for one have the same bytes here, and no others have.
- *   I2  Nothing is asserted: what is wrong is returned, so that a sweep can name its plan.
+ * Invariant
+ *   I1  Nothing is asserted: what is wrong is returned, so that a sweep can name its plan.
  */
 #include "crash/store_model.h"
 
@@ -15,244 +14,13 @@
 
 #include "api/open_in.h"
 #include "base/checked.h"
+#include "crash/store_model_private.h"
+#include "crash/store_paged.h"
 #include "hash/hash.h"
 
-#define TOKENS_MAX    128u
-#define PAGES_MAX     64u
 #define READ_MAX      (UINT64_C(1) << 20)
 #define SECTION_BYTES 8192u
-#define SHARED_TOKENS 32u
-#define REPLICATED    KVARVE_RANK_ALL
 #define ALL_PAGES_MAX (MODEL_ITEMS_MAX * PAGES_MAX)
-
-/* A page of an item, as the oracle sees it. */
-typedef struct model_page {
-    uint32_t rank;
-    uint32_t group;
-    uint64_t position;
-    uint32_t first_token;
-    uint32_t tokens; /* prefix and window */
-    uint32_t size;
-} model_page;
-
-typedef struct model_shape {
-    const kvarve_group *groups;
-    uint32_t group_count;
-    uint32_t rank_count;
-    uint32_t flags;
-    const char *identity;
-    const char *draft;
-} model_shape;
-
-static const kvarve_group plain_groups[] = {
-    {.page_class = KVARVE_CLASS_PREFIX,
-     .flags = KVARVE_GROUP_ROWS,
-     .span_tokens = 16,
-     .page_bytes = 1024},
-    {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 700},
-};
-
-static const kvarve_group mixed_groups[] = {
-    {.page_class = KVARVE_CLASS_PREFIX,
-     .flags = KVARVE_GROUP_ROWS,
-     .span_tokens = 16,
-     .page_bytes = 1024},
-    {.page_class = KVARVE_CLASS_WINDOW,
-     .flags = KVARVE_GROUP_REPLICATED,
-     .span_tokens = 8,
-     .window_tokens = 20,
-     .page_bytes = 512},
-    {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 700},
-    {.page_class = KVARVE_CLASS_AUXILIARY, .flags = KVARVE_GROUP_VARIABLE, .page_bytes = 512},
-    {.page_class = KVARVE_CLASS_PREFIX,
-     .flags = KVARVE_GROUP_ROWS | KVARVE_GROUP_OPTIONAL,
-     .span_tokens = 16,
-     .page_bytes = 512},
-};
-
-static const kvarve_group large_groups[] = {
-    {.page_class = KVARVE_CLASS_PREFIX,
-     .flags = KVARVE_GROUP_ROWS,
-     .span_tokens = 16,
-     .page_bytes = 65536},
-    {.page_class = KVARVE_CLASS_ENDPOINT, .page_bytes = 700},
-};
-
-static const model_shape shapes[LAYOUT_COUNT] = {
-    [LAYOUT_PLAIN] = {plain_groups, 2, 1, 0, "{\"model\":\"plain\"}", NULL},
-    [LAYOUT_EXACT] = {plain_groups, 2, 2, KVARVE_NAMESPACE_EXACT, "{\"model\":\"exact\"}", NULL},
-    [LAYOUT_MIXED] = {mixed_groups, 5, 2, 0, "{\"model\":\"mixed\"}", "{\"drafter\":\"d\"}"},
-    [LAYOUT_LARGE] = {large_groups, 2, 1, 0, "{\"model\":\"large\"}", NULL},
-};
-
-/* --- what an item consists of --- */
-
-static uint64_t mix(uint64_t state, uint64_t value)
-{
-    uint64_t seed = state * UINT64_C(0x9e3779b97f4a7c15) + value;
-
-    return world_next_random(&seed);
-}
-
-/* Whose tokens the first `end` tokens are. */
-static uint32_t origin_of(const model_item *item, uint32_t end)
-{
-    return item->conversation == 1 && end <= SHARED_TOKENS ? 0 : item->conversation;
-}
-
-static void make_tokens(const model_item *item, uint32_t out[TOKENS_MAX])
-{
-    for (uint32_t i = 0; i < item->tokens; i++) {
-        out[i] = (uint32_t)(mix(origin_of(item, i + 1) + 1, i) % 50000);
-    }
-}
-
-static uint32_t variable_bytes(uint32_t rank)
-{
-    return rank == 0 ? 900 : 700;
-}
-
-static bool is_stored(const model_item *item, const kvarve_group *group)
-{
-    return (group->flags & KVARVE_GROUP_OPTIONAL) == 0 || !item->has_no_draft;
-}
-
-static size_t list_token_pages(const model_item *item, model_page like, model_page *out)
-{
-    const kvarve_group *group = &shapes[item->layout].groups[like.group];
-    const uint32_t span = group->span_tokens;
-    uint32_t at = 0;
-    size_t count = 0;
-
-    if (group->page_class == KVARVE_CLASS_WINDOW && item->tokens > group->window_tokens) {
-        at = (item->tokens - group->window_tokens) / span * span;
-    }
-    for (; at < item->tokens; at += span) {
-        like.position = at / span;
-        like.first_token = at;
-        like.tokens = item->tokens - at < span ? item->tokens - at : span;
-        like.size = (group->flags & KVARVE_GROUP_ROWS) != 0 ? like.tokens * group->page_bytes / span
-                                                            : group->page_bytes;
-        out[count++] = like;
-    }
-    return count;
-}
-
-static size_t list_parts(const model_item *item, model_page like, model_page *out)
-{
-    const kvarve_group *group = &shapes[item->layout].groups[like.group];
-    uint32_t left =
-        (group->flags & KVARVE_GROUP_VARIABLE) != 0 ? variable_bytes(like.rank) : group->page_bytes;
-    size_t count = 0;
-
-    while (left > 0) {
-        like.position = count;
-        like.size = left < group->page_bytes ? left : group->page_bytes;
-        left -= like.size;
-        out[count++] = like;
-    }
-    return count;
-}
-
-/* All pages of one rank in one group; replicated ones with rank REPLICATED. */
-static size_t list_group(const model_item *item, uint32_t rank, uint32_t group, model_page *out)
-{
-    const kvarve_group *described = &shapes[item->layout].groups[group];
-    const model_page like = {.rank = (described->flags & KVARVE_GROUP_REPLICATED) != 0 ? REPLICATED
-                                                                                       : rank,
-                             .group = group};
-
-    if (!is_stored(item, described)) {
-        return 0;
-    }
-    return described->page_class <= KVARVE_CLASS_WINDOW ? list_token_pages(item, like, out)
-                                                        : list_parts(item, like, out);
-}
-
-static size_t list_pages(const model_item *item, model_page *out)
-{
-    const model_shape *shape = &shapes[item->layout];
-    size_t count = 0;
-
-    for (uint32_t rank = 0; rank < shape->rank_count; rank++) {
-        for (uint32_t group = 0; group < shape->group_count; group++) {
-            if (rank == 0 || (shape->groups[group].flags & KVARVE_GROUP_REPLICATED) == 0) {
-                count += list_group(item, rank, group, out + count);
-            }
-        }
-    }
-    return count;
-}
-
-static uint32_t draft_tokens_of(const model_item *item)
-{
-    return shapes[item->layout].draft == NULL || item->has_no_draft ? 0 : item->tokens;
-}
-
-static uint32_t variant_of(const model_item *item, const model_page *page)
-{
-    const kvarve_group *group = &shapes[item->layout].groups[page->group];
-    const bool is_full = page->tokens == group->span_tokens;
-
-    return group->page_class == KVARVE_CLASS_PREFIX && is_full &&
-                   page->first_token + page->tokens <= item->first_tokens
-               ? item->first_variant
-               : item->variant;
-}
-
-/* What a page is, to the store: the same number, the same page. (I1) */
-static uint64_t page_identity(const model_item *item, const model_page *page)
-{
-    const model_shape *shape = &shapes[item->layout];
-    const kvarve_group *group = &shape->groups[page->group];
-    const bool has_tokens = group->page_class <= KVARVE_CLASS_WINDOW;
-    const uint32_t end = has_tokens ? page->first_token + page->tokens : item->tokens;
-    uint64_t state = mix(item->layout, page->group);
-
-    state = mix(mix(state, page->rank), origin_of(item, end));
-    state = mix(mix(state, end), page->position);
-    if (group->page_class == KVARVE_CLASS_AUXILIARY) {
-        state = mix(mix(state, item->kind), draft_tokens_of(item));
-    }
-    if ((shape->flags & KVARVE_NAMESPACE_EXACT) != 0) {
-        state = mix(state, variant_of(item, page));
-    }
-    return state;
-}
-
-static void fill_run(uint8_t *to, size_t size, uint64_t seed)
-{
-    size_t at = 0;
-
-    for (; at + 8 <= size; at += 8) {
-        const uint64_t word = seed * (2 * at + 1) + (seed >> 29);
-
-        memcpy(to + at, &word, 8);
-    }
-    for (; at < size; at++) {
-        to[at] = (uint8_t)(seed >> (at % 8));
-    }
-}
-
-static void fill_page(const model_item *item, const model_page *page, uint8_t *to)
-{
-    const kvarve_group *group = &shapes[item->layout].groups[page->group];
-    const uint32_t variant = variant_of(item, page);
-    uint32_t row_bytes;
-
-    if ((group->flags & KVARVE_GROUP_ROWS) == 0) {
-        fill_run(to, page->size, mix(page_identity(item, page), variant));
-        return;
-    }
-    row_bytes = group->page_bytes / group->span_tokens;
-    for (uint32_t i = 0; i < page->tokens; i++) {
-        const uint32_t end = page->first_token + i + 1;
-        const uint64_t row = mix(mix(item->layout * 64u + page->group, page->rank), end);
-
-        fill_run(to + (size_t)i * row_bytes, row_bytes,
-                 mix(mix(row, origin_of(item, end)), variant));
-    }
-}
 
 /* --- session --- */
 
@@ -281,10 +49,11 @@ void session_close(session *open)
     open->store = NULL;
 }
 
-static kvarve_status open_name(session *open, uint32_t layout)
+kvarve_status session_name(session *open, uint32_t layout)
 {
-    const model_shape *shape = &shapes[layout];
+    const model_shape *shape = &model_shapes[layout];
     kvarve_namespace_options options = KVARVE_NAMESPACE_OPTIONS_INIT;
+    kvarve_status status;
 
     if (open->names[layout] != NULL) {
         return KVARVE_OK;
@@ -295,16 +64,23 @@ static kvarve_status open_name(session *open, uint32_t layout)
     options.group_count = shape->group_count;
     options.rank_count = shape->rank_count;
     options.flags = shape->flags;
-    return kvarve_namespace_open(open->store, &options, &open->names[layout], NULL);
+    status = kvarve_namespace_open(open->store, &options, &open->names[layout], NULL);
+    if (status == KVARVE_OK && layout == LAYOUT_PAGED) {
+        status = paged_register(open->names[layout]);
+        if (status != KVARVE_OK) {
+            kvarve_namespace_release(&open->names[layout]);
+        }
+    }
+    return status;
 }
 
-static kvarve_status make_prefix(const model_item *item, kvarve_prefix **out)
+kvarve_status item_prefix(const model_item *item, kvarve_prefix **out)
 {
     uint32_t tokens[TOKENS_MAX];
     kvarve_prefix *prefix = NULL;
     kvarve_status status;
 
-    make_tokens(item, tokens);
+    item_tokens(item, tokens);
     status = kvarve_prefix_create(&prefix, NULL);
     if (status == KVARVE_OK) {
         status = kvarve_prefix_append(prefix, tokens, item->tokens, NULL);
@@ -319,27 +95,19 @@ static kvarve_status make_prefix(const model_item *item, kvarve_prefix **out)
 
 /* --- put --- */
 
-/* Options of a put, with what they borrow. */
-typedef struct put_kit {
-    kvarve_put_options options;
-    kvarve_page_digest digests[PAGES_MAX];
-    uint64_t sizes[2 * 8];
-    uint8_t page[65536];
-} put_kit;
-
-static void make_options(const model_item *item, put_kit *kit)
+void item_options(const model_item *item, put_kit *kit)
 {
-    const model_shape *shape = &shapes[item->layout];
+    const model_shape *shape = &model_shapes[item->layout];
     model_page pages[PAGES_MAX];
 
     kit->options = (kvarve_put_options)KVARVE_PUT_OPTIONS_INIT;
     kit->options.tokens = item->tokens;
-    kit->options.draft_tokens = draft_tokens_of(item);
+    kit->options.draft_tokens = item_draft_tokens(item);
     kit->options.kind = item->kind;
     kit->options.flags = shape->draft != NULL && item->has_no_draft ? KVARVE_PUT_NO_OPTIONAL : 0;
     for (uint32_t rank = 0; rank < shape->rank_count; rank++) {
         for (uint32_t group = 0; group < shape->group_count; group++) {
-            kit->sizes[rank * shape->group_count + group] = variable_bytes(rank);
+            kit->sizes[rank * shape->group_count + group] = item_state_bytes(rank);
         }
     }
     kit->options.sizes = kit->sizes;
@@ -347,11 +115,11 @@ static void make_options(const model_item *item, put_kit *kit)
         return;
     }
     kit->options.digests = kit->digests;
-    kit->options.digest_count = (uint32_t)list_pages(item, pages);
+    kit->options.digest_count = (uint32_t)item_pages(item, pages);
     for (uint32_t i = 0; i < kit->options.digest_count; i++) {
         page_digest digest;
 
-        fill_page(item, &pages[i], kit->page);
+        item_fill_page(item, &pages[i], kit->page);
         digest = page_digest_of(kit->page, pages[i].size);
         kit->digests[i] = (kvarve_page_digest){
             .rank = pages[i].rank, .group = pages[i].group, .position = pages[i].position};
@@ -359,12 +127,13 @@ static void make_options(const model_item *item, put_kit *kit)
     }
 }
 
-/* Fill what the store asks of one rank, in place. */
-static kvarve_status fill_rank(const model_item *item, kvarve_put *put, uint32_t rank)
+kvarve_status item_fill_rank(const model_item *item, kvarve_put *put, uint32_t rank,
+                             size_t *out_asked)
 {
-    const model_shape *shape = &shapes[item->layout];
+    const model_shape *shape = &model_shapes[item->layout];
     kvarve_page_plan plan[PAGES_MAX];
     size_t count = 0;
+    size_t asked = 0;
     kvarve_status status;
 
     do {
@@ -383,9 +152,11 @@ static kvarve_status fill_rank(const model_item *item, kvarve_put *put, uint32_t
                                  .size = plan[i].size};
 
         if (plan[i].action == KVARVE_PAGE_COPY) {
-            fill_page(item, &page, plan[i].address);
+            item_fill_page(item, &page, plan[i].address);
+            asked++;
         }
     }
+    *out_asked = asked;
     return status;
 }
 
@@ -398,8 +169,10 @@ static kvarve_status fill_ranks(const model_item *item, kvarve_put *put, bool is
 {
     kvarve_status status = KVARVE_OK;
 
-    for (uint32_t rank = 0; rank < shapes[item->layout].rank_count && !is_over(put); rank++) {
-        status = fill_rank(item, put, rank);
+    for (uint32_t rank = 0; rank < model_shapes[item->layout].rank_count && !is_over(put); rank++) {
+        size_t asked = 0;
+
+        status = item_fill_rank(item, put, rank, &asked);
         if (status == KVARVE_OK && is_acked && !is_over(put)) {
             status = kvarve_put_ack(put, rank, NULL, 0, NULL);
         }
@@ -410,20 +183,21 @@ static kvarve_status fill_ranks(const model_item *item, kvarve_put *put, bool is
     return status;
 }
 
-static kvarve_status begin(session *open, const model_item *item, uint32_t timeout_ms,
-                           kvarve_put **out, kvarve_error *err)
+kvarve_status item_begin(session *open, const model_item *item, bool is_open, uint32_t timeout_ms,
+                         kvarve_put **out, kvarve_error *err)
 {
     static put_kit kit;
     kvarve_prefix *prefix = NULL;
-    kvarve_status status = open_name(open, item->layout);
+    kvarve_status status = session_name(open, item->layout);
 
     if (status == KVARVE_OK) {
-        status = make_prefix(item, &prefix);
+        status = item_prefix(item, &prefix);
     }
     if (status != KVARVE_OK) {
         return status;
     }
-    make_options(item, &kit);
+    item_options(item, &kit);
+    kit.options.tokens = is_open ? 0 : item->tokens;
     kit.options.timeout_ms = timeout_ms;
     status = kvarve_put_begin(open->names[item->layout], prefix, &kit.options, out, err);
     kvarve_prefix_free(prefix);
@@ -433,7 +207,7 @@ static kvarve_status begin(session *open, const model_item *item, uint32_t timeo
 kvarve_status item_stage(session *open, const model_item *item, uint32_t timeout_ms,
                          kvarve_put **out_put, kvarve_error *err)
 {
-    kvarve_status status = begin(open, item, timeout_ms, out_put, err);
+    kvarve_status status = item_begin(open, item, false, timeout_ms, out_put, err);
 
     if (status == KVARVE_OK) {
         status = fill_ranks(item, *out_put, false);
@@ -449,7 +223,7 @@ put_outcome item_put(session *open, const model_item *item)
     put_outcome out = {.state = KVARVE_PUT_ABORTED};
     kvarve_put *put = NULL;
 
-    out.status = begin(open, item, 0, &put, NULL);
+    out.status = item_begin(open, item, false, 0, &put, NULL);
     if (out.status != KVARVE_OK) {
         return out;
     }
@@ -474,18 +248,18 @@ typedef struct bulk_kit {
 static kvarve_status make_bulk(const model_item *item, bulk_kit *kit, kvarve_bulk_item *out)
 {
     model_page pages[PAGES_MAX];
-    kvarve_status status = make_prefix(item, &kit->prefix);
+    kvarve_status status = item_prefix(item, &kit->prefix);
 
     if (status != KVARVE_OK) {
         return status;
     }
-    make_options(item, &kit->put);
+    item_options(item, &kit->put);
     for (uint32_t group = 0; group < 2; group++) {
-        const size_t count = list_group(item, 0, group, pages);
+        const size_t count = item_group_pages(item, 0, group, pages);
         size_t size = 0;
 
         for (size_t i = 0; i < count; i++) {
-            fill_page(item, &pages[i], kit->bytes[group] + size);
+            item_fill_page(item, &pages[i], kit->bytes[group] + size);
             size += pages[i].size;
         }
         kit->sections[group] =
@@ -502,7 +276,7 @@ kvarve_status items_put_many(session *open, const model_item *items, size_t coun
 {
     static bulk_kit kits[4];
     kvarve_bulk_item bulk[4] = {0};
-    kvarve_status status = open_name(open, LAYOUT_PLAIN);
+    kvarve_status status = session_name(open, LAYOUT_PLAIN);
 
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
         kits[i].prefix = NULL;
@@ -532,10 +306,10 @@ kvarve_status item_find(session *open, const model_item *item, uint32_t lease_mo
     kvarve_find_options options = KVARVE_FIND_OPTIONS_INIT;
     kvarve_prefix *prefix = NULL;
     size_t count = 0;
-    kvarve_status status = open_name(open, item->layout);
+    kvarve_status status = session_name(open, item->layout);
 
     if (status == KVARVE_OK) {
-        status = make_prefix(item, &prefix);
+        status = item_prefix(item, &prefix);
     }
     if (status != KVARVE_OK) {
         return status;
@@ -554,9 +328,9 @@ static read_answer compare_group(const model_item *item, kvarve_lease *lease, ui
                                  uint32_t group)
 {
     static uint8_t bytes[READ_MAX];
-    static uint8_t expected[65536];
+    static uint8_t expected[PAGE_MAX];
     model_page pages[PAGES_MAX];
-    const size_t count = list_group(item, rank, group, pages);
+    const size_t count = item_group_pages(item, rank, group, pages);
     uint64_t first = 0;
     uint64_t listed = 0;
     uint64_t size = 0;
@@ -578,7 +352,7 @@ static read_answer compare_group(const model_item *item, kvarve_lease *lease, ui
         return READ_MISS;
     }
     for (size_t i = 0; i < count; i++) {
-        fill_page(item, &pages[i], expected);
+        item_fill_page(item, &pages[i], expected);
         if (at + pages[i].size > size || memcmp(bytes + at, expected, pages[i].size) != 0) {
             return READ_WRONG;
         }
@@ -589,7 +363,7 @@ static read_answer compare_group(const model_item *item, kvarve_lease *lease, ui
 
 read_answer lease_compare(session *open, const model_item *item, kvarve_lease *lease)
 {
-    const model_shape *shape = &shapes[item->layout];
+    const model_shape *shape = &model_shapes[item->layout];
     read_answer worst = READ_RIGHT;
 
     (void)open;
@@ -608,7 +382,7 @@ read_answer item_read(session *open, const model_item *item, bool is_loaded, boo
     kvarve_boundary boundary = {0};
     kvarve_lease *lease = NULL;
     read_answer answer = READ_RIGHT;
-    const bool has_draft = draft_tokens_of(item) > 0;
+    const bool has_draft = item_draft_tokens(item) > 0;
 
     *out_is_found = item_find(open, item, is_loaded ? KVARVE_LEASE_LOAD : KVARVE_LEASE_SOFT,
                               &boundary, &lease, NULL) == KVARVE_OK;
@@ -622,6 +396,20 @@ read_answer item_read(session *open, const model_item *item, bool is_loaded, boo
         answer = READ_MISS;
     } else {
         answer = lease_compare(open, item, lease);
+    }
+    kvarve_lease_release(&lease);
+    return answer;
+}
+
+read_answer item_restore_paged(session *open, const model_item *item, bool *out_is_found)
+{
+    kvarve_boundary boundary = {0};
+    kvarve_lease *lease = NULL;
+    read_answer answer = READ_MISS;
+
+    *out_is_found = item_find(open, item, KVARVE_LEASE_LOAD, &boundary, &lease, NULL) == KVARVE_OK;
+    if (*out_is_found && kvarve_lease_wait(lease, KVARVE_NO_TIMEOUT, NULL, NULL) == KVARVE_OK) {
+        answer = paged_restore(item, lease);
     }
     kvarve_lease_release(&lease);
     return answer;
@@ -654,10 +442,10 @@ static size_t count_pages(const model *known, const model_view *seen, uint64_t *
     for (size_t i = 0; i < known->count; i++) {
         const model_item *item = &known->items[i];
         model_page pages[PAGES_MAX];
-        const size_t own = seen->is_found[i] ? list_pages(item, pages) : 0;
+        const size_t own = seen->is_found[i] ? item_pages(item, pages) : 0;
 
         for (size_t p = 0; p < own; p++) {
-            const uint64_t identity = page_identity(item, &pages[p]);
+            const uint64_t identity = item_page_identity(item, &pages[p]);
             bool is_known = false;
 
             for (size_t k = 0; k < count; k++) {
@@ -665,8 +453,8 @@ static size_t count_pages(const model *known, const model_view *seen, uint64_t *
             }
             if (!is_known) {
                 identities[count++] = identity;
-                *out_bytes +=
-                    kvarve_round_up(shapes[item->layout].groups[pages[p].group].page_bytes, 4096);
+                *out_bytes += kvarve_round_up(
+                    model_shapes[item->layout].groups[pages[p].group].page_bytes, 4096);
             }
         }
     }
@@ -681,7 +469,7 @@ static const char *check_space(session *open, const model *known, const model_vi
     size_t checkpoints = 0;
 
     for (size_t i = 0; i < known->count; i++) {
-        checkpoints += seen->is_found[i] ? 1u + (draft_tokens_of(&known->items[i]) > 0) : 0;
+        checkpoints += seen->is_found[i] ? 1u + (item_draft_tokens(&known->items[i]) > 0) : 0;
     }
     if (kvarve_statistics_get(open->store, &statistics, NULL) != KVARVE_OK) {
         return "no statistics";
@@ -722,6 +510,7 @@ const char *model_check(session *open, const model *known, bool is_rebuilt, mode
 {
     static char text[96]; /* one test thread */
     model_view seen = {.found = 0};
+    const char *derived;
 
     for (size_t i = 0; i < known->count; i++) {
         const read_answer answer = item_read(open, &known->items[i], i % 2 == 1, &seen.is_found[i]);
@@ -734,7 +523,8 @@ const char *model_check(session *open, const model *known, bool is_rebuilt, mode
         seen.found += seen.is_found[i];
     }
     *out = seen;
-    return check_space(open, known, &seen);
+    derived = model_check_derived(open, known, &seen);
+    return derived == NULL ? check_space(open, known, &seen) : derived;
 }
 
 void model_learn(model *known, const model_view *seen)

@@ -23,12 +23,16 @@
 #define MODEL_FOLDER    "/s"
 #define MODEL_ITEMS_MAX 24u
 
+#define MODEL_DERIVED_SPAN 16u /* LAYOUT_DENSE: all its groups have a page end at its multiples */
+
 typedef enum model_layout {
     LAYOUT_PLAIN, /* attention and an endpoint, one rank */
     LAYOUT_EXACT, /* the same, exact, two ranks */
     LAYOUT_MIXED, /* all classes, replicated and variable groups, two ranks, and a drafter's group
                    */
     LAYOUT_LARGE, /* pages of 64 KiB, for a small cap */
+    LAYOUT_PAGED, /* two ranks whose memory is registered: store_paged.h */
+    LAYOUT_DENSE, /* prefix groups of two spans only: its page ends are boundaries, too */
     LAYOUT_COUNT
 } model_layout;
 
@@ -118,6 +122,13 @@ read_answer lease_compare(session *open, const model_item *item, kvarve_lease *l
 
 /* Find, (load), read, compare. `is_loaded`: by way of the arena. */
 read_answer item_read(session *open, const model_item *item, bool is_loaded, bool *out_is_found);
+
+/* The same for the boundary at `end` of its tokens that no checkpoint is. */
+read_answer item_read_derived(session *open, const model_item *item, uint32_t end, bool is_loaded,
+                              bool *out_is_found);
+
+/* LAYOUT_PAGED: find, load, copy into the registered regions, compare. */
+read_answer item_restore_paged(session *open, const model_item *item, bool *out_is_found);
 
 KVARVE_NODISCARD kvarve_status item_drop(session *open, const model_item *item);
 

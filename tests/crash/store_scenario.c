@@ -11,176 +11,31 @@
 
 #include <cmocka.h>
 
-#include "crash/store_scenario.h"
+#include "crash/store_scenario_private.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static const model_item first_items[] = {
-    {.layout = LAYOUT_PLAIN, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 40},
-};
-
-/* A conversation of three turns, its branch, and other bytes for the same tokens. */
-static const model_item turn_items[] = {
-    {.layout = LAYOUT_PLAIN, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 40},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 2, .tokens = 72},
-    {.layout = LAYOUT_PLAIN, .conversation = 0, .kind = 1, .tokens = 72},
-    {.layout = LAYOUT_PLAIN,
-     .conversation = 1,
-     .kind = 2,
-     .tokens = 50,
-     .variant = 3,
-     .first_tokens = 32},
-};
-
-static const model_item exact_items[] = {
-    {.layout = LAYOUT_EXACT, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_EXACT, .conversation = 0, .kind = 2, .tokens = 40},
-    {.layout = LAYOUT_EXACT, .conversation = 0, .kind = 1, .tokens = 40, .variant = 1},
-    {.layout = LAYOUT_EXACT,
-     .conversation = 0,
-     .kind = 2,
-     .tokens = 64,
-     .variant = 2,
-     .first_tokens = 32,
-     .first_variant = 1},
-};
-
-static const model_item mixed_items[] = {
-    {.layout = LAYOUT_MIXED, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_MIXED, .conversation = 0, .kind = 2, .tokens = 40},
-    {.layout = LAYOUT_MIXED, .conversation = 0, .kind = 2, .tokens = 60, .has_no_draft = true},
-    {.layout = LAYOUT_MIXED, .conversation = 0, .kind = 2, .tokens = 72},
-    {.layout = LAYOUT_PLAIN, .conversation = 3, .kind = 1, .tokens = 17},
-};
-
-static const model_item many_items[] = {
-    {.layout = LAYOUT_PLAIN, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_PLAIN, .conversation = 2, .kind = 2, .tokens = 33},
-    {.layout = LAYOUT_PLAIN, .conversation = 3, .kind = 2, .tokens = 16},
-    {.layout = LAYOUT_PLAIN, .conversation = 4, .kind = 0, .tokens = 20},
-    {.layout = LAYOUT_PLAIN, .conversation = 5, .kind = 2, .tokens = 30},
-    {.layout = LAYOUT_PLAIN, .conversation = 6, .kind = 2, .tokens = 48},
-};
-
-/* 256 KiB each: a file of 1 MiB holds three. */
-static const model_item large_items[] = {
-    {.layout = LAYOUT_LARGE, .conversation = 9, .kind = 2, .tokens = 20},
-    {.layout = LAYOUT_LARGE, .conversation = 2, .kind = 2, .tokens = 64},
-    {.layout = LAYOUT_LARGE, .conversation = 3, .kind = 2, .tokens = 64},
-    {.layout = LAYOUT_LARGE, .conversation = 4, .kind = 2, .tokens = 60},
-    {.layout = LAYOUT_LARGE, .conversation = 5, .kind = 2, .tokens = 64},
-    {.layout = LAYOUT_LARGE, .conversation = 6, .kind = 2, .tokens = 64},
-    {.layout = LAYOUT_LARGE, .conversation = 7, .kind = 2, .tokens = 50},
-};
-
-const scenario scenarios[] = {
-    {.name = "first put",
-     .items = first_items,
-     .item_count = COUNT(first_items),
-     .steps = {{STEP_PUT, 1, 0}, {STEP_LOAD, 1, 0}},
-     .changes = 65,
-     .calls = 85},
-    {.name = "second turn, partial page, branch, replay",
-     .items = turn_items,
-     .item_count = COUNT(turn_items),
-     .prepare = {{STEP_PUT, 1, 0}},
-     .steps = {{STEP_READ, 1, 0},
-               {STEP_PUT, 2, 0},
-               {STEP_REPLAY, 1, 0},
-               {STEP_PUT, 3, 0},
-               {STEP_REOPEN, 0, 0},
-               {STEP_REPLAY, 2, 0},
-               {STEP_PUT, 4, 0},
-               {STEP_LOAD, 4, 0}},
-     .changes = 50,
-     .calls = 150},
-    {.name = "exact, two ranks, other bytes for the same tokens",
-     .items = exact_items,
-     .item_count = COUNT(exact_items),
-     .prepare = {{STEP_PUT, 1, 0}},
-     .steps = {{STEP_PUT, 2, 0}, {STEP_PUT, 3, 0}, {STEP_REPLAY, 1, 0}, {STEP_LOAD, 2, 0}},
-     .changes = 29,
-     .calls = 80},
-    {.name = "all classes, with a drafter and without",
-     .items = mixed_items,
-     .item_count = COUNT(mixed_items),
-     .prepare = {{STEP_PUT, 1, 0}},
-     .steps = {{STEP_PUT, 2, 0}, {STEP_PUT, 3, 0}, {STEP_PUT, 4, 0}, {STEP_READ, 3, 0}},
-     .changes = 47,
-     .calls = 110},
-    {.name = "many at once, drops, recency at close",
-     .items = many_items,
-     .item_count = COUNT(many_items),
-     .prepare = {{STEP_PUT_MANY, 1, 3}},
-     .steps = {{STEP_DROP, 2, 0},
-               {STEP_LOAD, 1, 0},
-               {STEP_PUT, 4, 0},
-               {STEP_MINUTE, 0, 0},
-               {STEP_LOAD, 3, 0},
-               {STEP_PUT, 5, 0},
-               {STEP_DROP, 4, 0},
-               {STEP_LOAD, 1, 0},
-               {STEP_VERIFY, 0, 0},
-               {STEP_TRIM, 0, 0},
-               {STEP_PUT, 2, 0}},
-     .changes = 55,
-     .calls = 115},
-    {.name = "eviction under a small cap",
-     .items = large_items,
-     .item_count = COUNT(large_items),
-     .prepare = {{STEP_PUT, 1, 0}, {STEP_PUT, 2, 0}},
-     .steps = {{STEP_PUT, 3, 0}, {STEP_PUT, 4, 0}, {STEP_PUT, 5, 0}, {STEP_PUT, 6, 0}},
-     .limits = {.flash_bytes_max = UINT64_C(2) << 20, .arena_bytes = UINT64_C(1) << 20},
-     .evicts = true,
-     .changes = 70,
-     .calls = 130},
-    {.name = "rebuild",
-     .items = many_items,
-     .item_count = COUNT(many_items),
-     .prepare = {{STEP_PUT_MANY, 1, 3}, {STEP_DROP, 2, 0}, {STEP_PUT, 4, 0}},
-     .steps = {{STEP_REBUILD, 0, 0}, {STEP_READ, 1, 0}, {STEP_PUT, 5, 0}},
-     .changes = 63,
-     .calls = 140},
-};
-
-const size_t scenario_count = COUNT(scenarios);
-
 /* --- a run --- */
 
-typedef struct run {
-    const scenario *of;
-    sim_world *world;
-    session open;
-    run_result *result;
-    uint64_t evictions; /* before the put */
-    bool is_quiet;
-} run;
-
-static bool is_cut(const run *at)
+bool run_is_cut(const run *at)
 {
     return world_observe(at->world).is_cut;
 }
 
-/* Remember the first thing that is wrong; answers after a cut do not count. */
-static void expect(run *at, bool is_right, const char *broken)
+void run_expect(run *at, bool is_right, const char *broken)
 {
-    if (!is_right && at->result->broken == NULL && !is_cut(at)) {
+    if (!is_right && at->result->broken == NULL && !run_is_cut(at)) {
         at->result->broken = broken;
     }
 }
 
-/* In a quiet run every step succeeds. */
-static void expect_quiet(run *at, bool is_right, const char *broken)
+void run_expect_quiet(run *at, bool is_right, const char *broken)
 {
     if (at->is_quiet) {
-        expect(at, is_right, broken);
+        run_expect(at, is_right, broken);
     }
 }
 
@@ -200,27 +55,6 @@ static void doubt_all(model *known)
     }
 }
 
-static void before_put(run *at, size_t item)
-{
-    model *known = &at->result->known;
-
-    at->evictions = count_evictions(&at->open);
-    if (known->states[item] == ITEM_ABSENT) {
-        known->states[item] = ITEM_PERHAPS;
-    }
-    known->was_put[item] = true;
-    known->is_buried[item] = false;
-    known->is_dropped[item] = false;
-}
-
-/* Whatever was dropped before is said by this put's record, or has no record any more. */
-static void bury(model *known)
-{
-    for (size_t i = 0; i < known->count; i++) {
-        known->is_buried[i] = known->is_buried[i] || known->is_dropped[i];
-    }
-}
-
 static void see_evictions(run *at)
 {
     model *known = &at->result->known;
@@ -231,35 +65,65 @@ static void see_evictions(run *at)
         if (known->states[i] == ITEM_PERHAPS &&
             item_find(&at->open, &known->items[i], KVARVE_LEASE_NONE, &boundary, NULL, NULL) ==
                 KVARVE_OK &&
-            boundary.state == KVARVE_PUT_DURABLE && !is_cut(at)) {
+            boundary.state == KVARVE_PUT_DURABLE && !run_is_cut(at)) {
             known->states[i] = ITEM_SURE;
         }
     }
 }
 
-static void after_put(run *at, size_t item, const put_outcome *outcome)
+/* Take notice of what was pushed out since the last look. */
+static void follow_evictions(run *at)
+{
+    const uint64_t evictions = count_evictions(&at->open);
+
+    if (evictions > at->evictions) {
+        doubt_all(&at->result->known);
+        at->result->evictions += evictions - at->evictions;
+        at->evictions = evictions;
+        see_evictions(at);
+    }
+}
+
+void run_before_put(run *at, size_t item)
 {
     model *known = &at->result->known;
-    const uint64_t evictions = count_evictions(&at->open) - at->evictions;
 
-    if (evictions > 0) {
-        doubt_all(known);
-        at->result->evictions += evictions;
+    follow_evictions(at);
+    if (known->states[item] == ITEM_ABSENT) {
+        known->states[item] = ITEM_PERHAPS;
     }
-    if (is_cut(at)) {
+    known->was_put[item] = true;
+    known->is_buried[item] = false;
+    known->is_dropped[item] = false;
+    for (size_t i = 0; i < SCENARIO_LANES; i++) {
+        at->lanes[i].says[item] = false;
+    }
+}
+
+/* What was dropped is said by a record now, or has no record any more. */
+static void bury(model *known, const bool *says)
+{
+    for (size_t i = 0; i < known->count; i++) {
+        known->is_buried[i] =
+            known->is_buried[i] || (known->is_dropped[i] && (says == NULL || says[i]));
+    }
+}
+
+void run_after_put(run *at, size_t item, const put_outcome *outcome, const bool *says)
+{
+    model *known = &at->result->known;
+
+    follow_evictions(at);
+    if (run_is_cut(at)) {
         return;
     }
-    expect_quiet(at, outcome->state == KVARVE_PUT_DURABLE, "a put did not become durable");
     if (outcome->state == KVARVE_PUT_DURABLE || outcome->state == KVARVE_PUT_PRESENT) {
         known->states[item] = ITEM_SURE;
     } else {
         at->result->refused++;
     }
     if (outcome->state == KVARVE_PUT_DURABLE) {
-        bury(known);
-    }
-    if (evictions > 0) {
-        see_evictions(at);
+        bury(known, says);
     }
 }
 
@@ -267,9 +131,10 @@ static void run_put(run *at, size_t item)
 {
     put_outcome outcome;
 
-    before_put(at, item);
+    run_before_put(at, item);
     outcome = item_put(&at->open, &at->of->items[item]);
-    after_put(at, item, &outcome);
+    run_expect_quiet(at, outcome.state == KVARVE_PUT_DURABLE, "a put did not become durable");
+    run_after_put(at, item, &outcome, NULL);
 }
 
 static void run_replay(run *at, size_t item)
@@ -282,9 +147,10 @@ static void run_replay(run *at, size_t item)
         return;
     }
     outcome = item_put(&at->open, &at->of->items[item]);
-    expect_quiet(at, outcome.state == KVARVE_PUT_PRESENT, "known content is not present");
-    expect(at, outcome.state != KVARVE_PUT_PRESENT || world_observe(at->world).changes == changes,
-           "a replay changed the disk (P3, D4)");
+    run_expect_quiet(at, outcome.state == KVARVE_PUT_PRESENT, "known content is not present");
+    run_expect(at,
+               outcome.state != KVARVE_PUT_PRESENT || world_observe(at->world).changes == changes,
+               "a replay changed the disk (P3, D4)");
 }
 
 static void run_put_many(run *at, size_t item, size_t count)
@@ -293,13 +159,15 @@ static void run_put_many(run *at, size_t item, size_t count)
     kvarve_status status;
 
     for (size_t i = 0; i < count; i++) {
-        before_put(at, item + i);
+        run_before_put(at, item + i);
     }
-    at->evictions = count_evictions(&at->open);
     status = items_put_many(&at->open, &at->of->items[item], count, outcomes);
-    expect_quiet(at, status == KVARVE_OK, "put_many");
+    run_expect_quiet(at, status == KVARVE_OK, "put_many");
     for (size_t i = 0; i < count; i++) {
-        after_put(at, item + i, &outcomes[i]);
+        run_expect_quiet(
+            at, outcomes[i].state >= KVARVE_PUT_DURABLE && outcomes[i].state != KVARVE_PUT_ABORTED,
+            "one of many did not become durable");
+        run_after_put(at, item + i, &outcomes[i], NULL);
     }
 }
 
@@ -310,23 +178,46 @@ static void run_drop(run *at, size_t item)
 
     known->states[item] = known->states[item] == ITEM_SURE ? ITEM_PERHAPS : known->states[item];
     status = item_drop(&at->open, &at->of->items[item]);
-    if (!is_cut(at) && status == KVARVE_OK) {
+    if (!run_is_cut(at) && status == KVARVE_OK) {
         known->states[item] = ITEM_ABSENT;
         known->is_dropped[item] = true;
     }
-    expect_quiet(at, status == KVARVE_OK, "drop");
+    run_expect_quiet(at, status == KVARVE_OK, "drop");
+}
+
+void run_see_read(run *at, read_answer answer)
+{
+    /* What leaves is verified, also while the power goes. */
+    if (answer == READ_WRONG && at->result->broken == NULL) {
+        at->result->broken = "wrong bytes (P1)";
+    }
+    run_expect_quiet(at, answer == READ_RIGHT, "a durable checkpoint does not restore");
 }
 
 static void run_read(run *at, size_t item, bool is_loaded)
 {
     bool is_found = false;
-    const read_answer answer = item_read(&at->open, &at->of->items[item], is_loaded, &is_found);
 
-    /* What leaves is verified, also while the power goes. */
-    if (answer == READ_WRONG && at->result->broken == NULL) {
-        at->result->broken = "wrong bytes (P1)";
+    run_see_read(at, item_read(&at->open, &at->of->items[item], is_loaded, &is_found));
+}
+
+static void run_copy(run *at, size_t item)
+{
+    bool is_found = false;
+
+    run_see_read(at, item_restore_paged(&at->open, &at->of->items[item], &is_found));
+}
+
+static void run_derived(run *at, size_t item)
+{
+    const model_item *of = &at->of->items[item];
+
+    for (uint32_t end = MODEL_DERIVED_SPAN; end <= of->tokens; end += MODEL_DERIVED_SPAN) {
+        bool is_found = false;
+
+        run_see_read(at, item_read_derived(&at->open, of, end, end / MODEL_DERIVED_SPAN % 2 == 0,
+                                           &is_found));
     }
-    expect_quiet(at, answer == READ_RIGHT, "a durable checkpoint does not restore");
 }
 
 static bool run_reopen(run *at, uint32_t flags)
@@ -335,9 +226,11 @@ static bool run_reopen(run *at, uint32_t flags)
     kvarve_status status;
 
     limits.flags |= flags;
+    run_release_flights(at);
     session_close(&at->open);
+    at->evictions = 0;
     status = session_open(&at->open, at->world, MODEL_FOLDER, &limits, NULL);
-    expect_quiet(at, status == KVARVE_OK, "it does not open again");
+    run_expect_quiet(at, status == KVARVE_OK, "it does not open again");
     return status == KVARVE_OK;
 }
 
@@ -346,14 +239,14 @@ static void run_verify(run *at)
     kvarve_verify_result result;
     const kvarve_status status = kvarve_verify(at->open.store, NULL, NULL, &result, NULL);
 
-    expect_quiet(at, status == KVARVE_OK, "verify");
+    run_expect_quiet(at, status == KVARVE_OK, "verify");
 }
 
 static void run_trim(run *at)
 {
     uint64_t bytes = 0;
 
-    expect_quiet(at, kvarve_trim(at->open.store, &bytes, NULL) == KVARVE_OK, "trim");
+    run_expect_quiet(at, kvarve_trim(at->open.store, &bytes, NULL) == KVARVE_OK, "trim");
 }
 
 /* False: the store is not open any more. */
@@ -388,10 +281,38 @@ static bool run_step(run *at, const scenario_step *step)
     case STEP_TRIM:
         run_trim(at);
         return true;
+    case STEP_DERIVED:
+        run_derived(at, step->at);
+        return true;
+    case STEP_COPY:
+        run_copy(at, step->at);
+        return true;
+    case STEP_BEGIN:
+    case STEP_OPEN:
+    case STEP_EXTEND:
+    case STEP_CLOSE:
+    case STEP_FILL:
+    case STEP_SUBMIT:
+    case STEP_SETTLE:
+    case STEP_ABORT:
+    case STEP_FAIL:
+    case STEP_LEAVE:
+        run_flight_step(at, step);
+        return true;
     case STEP_END:
     default:
         return false;
     }
+}
+
+/* Of puts and leases that are over nothing is left (P5). */
+static void expect_nothing_held(run *at)
+{
+    kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
+    const bool is_known = kvarve_statistics_get(at->open.store, &statistics, NULL) == KVARVE_OK;
+
+    run_expect_quiet(at, is_known && statistics.puts_open == 0, "a put is left (P5)");
+    run_expect_quiet(at, is_known && statistics.leases_open == 0, "a lease is left (P5)");
 }
 
 static void run_steps(run *at, const scenario_step *steps)
@@ -400,10 +321,14 @@ static void run_steps(run *at, const scenario_step *steps)
         session_open(&at->open, at->world, MODEL_FOLDER, &at->of->limits, NULL);
     bool is_open = status == KVARVE_OK;
 
-    expect_quiet(at, is_open, "it does not open");
+    run_expect_quiet(at, is_open, "it does not open");
     for (size_t i = 0; i < SCENARIO_STEPS_MAX && steps[i].kind != STEP_END && is_open; i++) {
         is_open = run_step(at, &steps[i]);
-        at->result->steps_done += !is_cut(at);
+        at->result->steps_done += !run_is_cut(at);
+    }
+    run_release_flights(at);
+    if (is_open) {
+        expect_nothing_held(at);
     }
     session_close(&at->open);
 }
@@ -497,7 +422,7 @@ static const char *put_probe(session *open, const stage *of, model *known)
         return "after the recovery nothing can be put";
     }
     known->states[PROBE] = ITEM_SURE;
-    bury(known);
+    bury(known, NULL);
     return NULL;
 }
 

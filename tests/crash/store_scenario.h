@@ -26,15 +26,29 @@ typedef enum step_kind {
     STEP_MINUTE,  /* the clock goes on, so that recency may be written */
     STEP_VERIFY,
     STEP_TRIM,
+    STEP_DERIVED, /* every page end of an item of LAYOUT_DENSE */
+    STEP_COPY,    /* find, load, copy into registered regions, compare */
+    /* Puts in flight; `count` is the lane, `at` as said. */
+    STEP_BEGIN,  /* item */
+    STEP_OPEN,   /* item: an open put, of its tokens */
+    STEP_EXTEND, /* tokens */
+    STEP_CLOSE,  /* item */
+    STEP_FILL,   /* this many ranks hand over and acknowledge, 0: all */
+    STEP_SUBMIT, /* all ranks, from registered regions; not waited for */
+    STEP_SETTLE, /* until it is over */
+    STEP_ABORT,
+    STEP_FAIL,
+    STEP_LEAVE,
 } step_kind;
 
 typedef struct scenario_step {
     uint8_t kind;
-    uint8_t at; /* item */
-    uint8_t count;
+    uint8_t at;    /* item, unless its kind says what */
+    uint8_t count; /* items, or the lane of a put in flight */
 } scenario_step;
 
-#define SCENARIO_STEPS_MAX 12u
+#define SCENARIO_STEPS_MAX 20u
+#define SCENARIO_LANES     3u
 #define PROBE              0u /* the first item of every scenario is what is put after a recovery */
 
 typedef struct scenario {
