@@ -28,9 +28,12 @@ kvarve_status kvarve_statistics_get(kvarve_store *store, kvarve_statistics *out,
         return kvarve_fail(err, KVARVE_INVALID, "statistics: struct_size is not one of ours");
     }
     size = out->struct_size;
-    embedded_lock(store->host);
-    store_statistics(embedded_store(store->host), &all);
-    embedded_unlock(store->host);
+    door_lock(store->door);
+    status = store->door->ops->statistics(store->door, &all, err);
+    door_unlock(store->door);
+    if (status != KVARVE_OK) {
+        return status;
+    }
     memcpy(out, &all, size);
     out->struct_size = size;
     return KVARVE_OK;
@@ -59,9 +62,9 @@ kvarve_status kvarve_list_checkpoints(kvarve_store *store, kvarve_checkpoint_vis
         status = kvarve_fail(err, KVARVE_INVALID, "list: visit is NULL");
     }
     if (status == KVARVE_OK) {
-        embedded_lock(store->host);
-        store_each(embedded_store(store->host), visit_one, &list);
-        embedded_unlock(store->host);
+        door_lock(store->door);
+        status = store->door->ops->each(store->door, visit_one, &list, err);
+        door_unlock(store->door);
     }
     return status;
 }
@@ -79,19 +82,16 @@ kvarve_status kvarve_drop(kvarve_store *store, const uint8_t id[32], kvarve_erro
     if (status != KVARVE_OK) {
         return status;
     }
-    deadline = embedded_deadline(store->host, store->io_timeout_ms);
-    embedded_lock(store->host);
-    status = store_drop(embedded_store(store->host), id, err);
+    deadline = door_deadline(store->door, store->io_timeout_ms);
+    door_lock(store->door);
+    status = store->door->ops->drop(store->door, id, err);
     while (status == KVARVE_OK && !is_settled) {
-        is_settled = store_is_settled(embedded_store(store->host));
-        if (!is_settled && !embedded_wait(store->host, deadline)) {
+        status = store->door->ops->drops_are_settled(store->door, &is_settled, err);
+        if (status == KVARVE_OK && !is_settled && !door_wait(store->door, deadline)) {
             status = kvarve_fail(err, KVARVE_UNAVAILABLE, "drop: the disk did not answer in time");
         }
     }
-    if (status == KVARVE_OK && store_is_failed(embedded_store(store->host))) {
-        status = kvarve_fail(err, KVARVE_IO, "drop: a sync or commit failed");
-    }
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     return status;
 }
 
@@ -106,21 +106,21 @@ kvarve_status kvarve_verify(kvarve_store *store, kvarve_progress progress, void 
     if (status != KVARVE_OK) {
         return status;
     }
-    embedded_lock(store->host);
-    status = store_verify_begin(embedded_store(store->host), err);
+    door_lock(store->door);
+    status = store->door->ops->verify_begin(store->door, err);
     while (status == KVARVE_OK && !is_over) {
-        is_over = store_verify_progress(embedded_store(store->host), &result);
+        is_over = store->door->ops->verify_progress(store->door, &result);
         if (is_over) {
             break;
         }
         if (progress != NULL) {
-            embedded_unlock(store->host);
+            door_unlock(store->door);
             progress(context, result.pages_checked, result.pages_total);
-            embedded_lock(store->host);
+            door_lock(store->door);
         }
-        (void)embedded_wait(store->host, embedded_deadline(store->host, PROGRESS_EVERY_MS));
+        (void)door_wait(store->door, door_deadline(store->door, PROGRESS_EVERY_MS));
     }
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     if (status != KVARVE_OK) {
         return status;
     }
@@ -146,15 +146,14 @@ kvarve_status kvarve_trim(kvarve_store *store, uint64_t *out_bytes, kvarve_error
     if (status != KVARVE_OK) {
         return status;
     }
-    embedded_lock(store->host);
+    door_lock(store->door);
     do { /* the store may be at it by itself: then once more after that */
-        status = store_trim_begin(embedded_store(store->host), err);
-    } while (status == KVARVE_BUSY && embedded_wait(store->host, KVARVE_NEVER));
-    while (status == KVARVE_OK &&
-           !store_trim_progress(embedded_store(store->host), &bytes, &result)) {
-        (void)embedded_wait(store->host, KVARVE_NEVER);
+        status = store->door->ops->trim_begin(store->door, err);
+    } while (status == KVARVE_BUSY && door_wait(store->door, KVARVE_NEVER));
+    while (status == KVARVE_OK && !store->door->ops->trim_progress(store->door, &bytes, &result)) {
+        (void)door_wait(store->door, KVARVE_NEVER);
     }
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     if (status == KVARVE_OK && result != KVARVE_OK) {
         status = kvarve_fail(err, result, "trim: space could not be given back");
     }
@@ -177,8 +176,8 @@ kvarve_status kvarve_namespace_document(kvarve_store *store, const char *namespa
     if (status != KVARVE_OK) {
         return status;
     }
-    embedded_lock(store->host);
-    document = store_document(embedded_store(store->host), namespace_text);
+    door_lock(store->door);
+    document = store->door->ops->document(store->door, namespace_text);
     if (document == NULL) {
         status = KVARVE_MISS;
     } else {
@@ -193,6 +192,6 @@ kvarve_status kvarve_namespace_document(kvarve_store *store, const char *namespa
             memcpy(out, document, needed);
         }
     }
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "door/door.h"
 #include "embedded/embedded.h"
 #include "kvarve/admin.h"
 #include "kvarve/checkpoint.h"
@@ -23,7 +24,7 @@
 
 struct kvarve_store {
     uint32_t magic;
-    embedded *host;
+    door *door;
     atomic_bool is_closed; /* kvarve_close was called; handles are left */
     uint32_t namespaces;   /* alive, for their own sake or for a put's or lease's; under the lock */
     uint32_t io_timeout_ms;
@@ -40,16 +41,27 @@ struct kvarve_namespace {
     uint32_t magic;
     uint32_t references; /* the caller's, puts and leases; under the store's lock */
     kvarve_store *store;
-    store_namespace *name;
+    door_namespace *name;
     rank_regions *ranks; /* by rank */
 };
+
+/* The calls of its door, and what it is. */
+static inline const door_ops *ops_of(const kvarve_namespace *space)
+{
+    return space->store->door->ops;
+}
+
+static inline const door_layout *layout_of(const kvarve_namespace *space)
+{
+    return ops_of(space)->namespace_layout(space->name);
+}
 
 typedef struct copy_run copy_run;
 
 struct kvarve_put {
     uint32_t magic;
     kvarve_namespace *space;
-    store_put *put;
+    door_put *put;
     uint32_t runs; /* kvarve_put_copy under way */
 };
 
@@ -66,7 +78,7 @@ typedef struct rank_copy {
 struct kvarve_lease {
     uint32_t magic;
     kvarve_namespace *space;
-    store_lease *lease;
+    door_lease *lease;
     uint64_t cookie;
     uint32_t runs;  /* copies under way */
     uint32_t reads; /* direct reads under way, of all ranks */

@@ -23,10 +23,10 @@ void namespace_unreference(kvarve_namespace *space)
     if (--space->references > 0) {
         return;
     }
-    for (uint32_t i = 0; i < store_namespace_ranks(space->name); i++) {
+    for (uint32_t i = 0; i < layout_of(space)->ranks; i++) {
         free_regions(&space->ranks[i]);
     }
-    store_namespace_release(space->name);
+    ops_of(space)->namespace_release(space->name);
     space->store->namespaces--;
     space->magic = 0;
     kvarve_release(space->ranks);
@@ -59,25 +59,24 @@ kvarve_status kvarve_namespace_open(kvarve_store *store, const kvarve_namespace_
     if (space == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "namespace: its handle");
     }
-    embedded_lock(store->host);
-    status = store_namespace_open(embedded_store(store->host), &complete, &space->name, err);
+    space->store = store;
+    door_lock(store->door);
+    status = store->door->ops->namespace_open(store->door, &complete, &space->name, err);
     if (status == KVARVE_OK) {
-        space->ranks =
-            kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(rank_regions));
+        space->ranks = kvarve_allocate_array(layout_of(space)->ranks, sizeof(rank_regions));
         if (space->ranks == NULL) {
-            store_namespace_release(space->name);
+            ops_of(space)->namespace_release(space->name);
             status = kvarve_fail(err, KVARVE_NO_MEMORY, "namespace: its ranks");
         }
     }
     store->namespaces += status == KVARVE_OK;
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     if (status != KVARVE_OK) {
         kvarve_release(space);
         return status;
     }
     space->magic = NAMESPACE_MAGIC;
     space->references = 1;
-    space->store = store;
     *out_namespace = space;
     return KVARVE_OK;
 }
@@ -100,10 +99,10 @@ void kvarve_namespace_release(kvarve_namespace **space)
         kvarve_store *store = gone->store;
         bool is_left;
 
-        embedded_lock(store->host);
+        door_lock(store->door);
         namespace_unreference(gone);
         is_left = store_is_left(store);
-        embedded_unlock(store->host);
+        door_unlock(store->door);
         if (is_left) {
             store_end(store);
         }
@@ -114,7 +113,7 @@ const char *kvarve_namespace_text(const kvarve_namespace *space)
 {
     EMBEDDED_CALL(return "");
     return check_namespace(space, "kvarve_namespace_text", NULL) == KVARVE_OK
-               ? store_namespace_text(space->name)
+               ? layout_of(space)->text
                : "";
 }
 
@@ -128,9 +127,9 @@ static bool has_rows(const kvarve_group *group)
 static kvarve_status check_region(const kvarve_namespace *space, const kvarve_region *region,
                                   size_t at, kvarve_error *err)
 {
-    if (region->group >= store_namespace_groups(space->name)) {
+    if (region->group >= layout_of(space)->group_count) {
         return kvarve_fail(err, KVARVE_INVALID, "region %zu: group %u: 0 .. %u", at, region->group,
-                           store_namespace_groups(space->name) - 1);
+                           layout_of(space)->group_count - 1);
     }
     if (region->device != TRANSFER_DEVICE_HOST) {
         return kvarve_fail(err, KVARVE_UNSUPPORTED, "region %zu: device %u: only 0 (host memory)",
@@ -195,7 +194,7 @@ static kvarve_status fill_group(registration *from, uint32_t group_index, uint32
 {
     const kvarve_namespace *space = from->space;
     const kvarve_region *regions = from->regions;
-    const kvarve_group *group = store_namespace_group(space->name, group_index);
+    const kvarve_group *group = &layout_of(space)->groups[group_index];
     const bool is_token_group = group->page_class <= KVARVE_CLASS_WINDOW;
     const uint32_t tokens = is_token_group ? block_tokens : 1;
     kvarve_status status = KVARVE_OK;
@@ -251,9 +250,9 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
         status = kvarve_fail(err, KVARVE_INVALID, "regions: %zu of them, 1 .. %u are needed",
                              region_count, TRANSFER_LAYERS_MAX);
     }
-    if (status == KVARVE_OK && rank >= store_namespace_ranks(space->name)) {
+    if (status == KVARVE_OK && rank >= layout_of(space)->ranks) {
         status = kvarve_fail(err, KVARVE_INVALID, "regions: rank %u: 0 .. %u", rank,
-                             store_namespace_ranks(space->name) - 1);
+                             layout_of(space)->ranks - 1);
     }
     for (size_t i = 0; i < region_count && status == KVARVE_OK; i++) {
         status = check_region(space, &regions[i], i, err);
@@ -261,7 +260,7 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
     if (status != KVARVE_OK) {
         return status;
     }
-    groups = store_namespace_groups(space->name);
+    groups = layout_of(space)->group_count;
     made.layers = kvarve_allocate_array(region_count, sizeof(transfer_region));
     made.groups = kvarve_allocate_array(groups, sizeof(transfer_group));
     if (made.layers == NULL || made.groups == NULL) {
@@ -276,10 +275,10 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
         free_regions(&made);
         return status;
     }
-    embedded_lock(space->store->host);
+    door_lock(space->store->door);
     free_regions(&space->ranks[rank]);
     space->ranks[rank] = made;
-    embedded_unlock(space->store->host);
+    door_unlock(space->store->door);
     return KVARVE_OK;
 }
 
@@ -288,7 +287,7 @@ kvarve_status kvarve_regions_register(kvarve_namespace *space, uint32_t rank,
 kvarve_status blocks_keep(const kvarve_namespace *space, const uint32_t *const *blocks,
                           const size_t *block_counts, block_lists *out, kvarve_error *err)
 {
-    const uint32_t groups = store_namespace_groups(space->name);
+    const uint32_t groups = layout_of(space)->group_count;
     size_t total = 1; /* of no ids there is an array, too */
     size_t used = 0;
 

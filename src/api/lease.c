@@ -15,9 +15,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-static embedded *host_of(const kvarve_lease *lease)
+static door *host_of(const kvarve_lease *lease)
 {
-    return lease->space->store->host;
+    return lease->space->store->door;
 }
 
 /* --- find --- */
@@ -46,7 +46,7 @@ static kvarve_lease *make_lease(kvarve_namespace *space, uint64_t cookie)
     if (made == NULL) {
         return NULL;
     }
-    made->copies = kvarve_allocate_array(store_namespace_ranks(space->name), sizeof(rank_copy));
+    made->copies = kvarve_allocate_array(layout_of(space)->ranks, sizeof(rank_copy));
     if (made->copies == NULL) {
         kvarve_release(made);
         return NULL;
@@ -62,16 +62,15 @@ static kvarve_status find_under_lock(kvarve_namespace *space, const store_query 
                                      const kvarve_find_options *options, const store_answer *out,
                                      kvarve_lease *lease, kvarve_error *err)
 {
-    store_answer answer = *out;
     kvarve_status status;
 
-    answer.lease = lease == NULL ? NULL : &lease->lease;
-    embedded_lock(space->store->host);
-    status = store_find(space->name, query, options, &answer, err);
+    door_lock(space->store->door);
+    status = ops_of(space)->find(space->name, query, options, out,
+                                 lease == NULL ? NULL : &lease->lease, err);
     if (status == KVARVE_OK && lease != NULL) {
         space->references++;
     }
-    embedded_unlock(space->store->host);
+    door_unlock(space->store->door);
     return status;
 }
 
@@ -160,9 +159,9 @@ kvarve_status kvarve_find_all(kvarve_namespace *space, const kvarve_prefix *pref
         status = take_find_options(&complete, options, err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(space->store->host);
-        status = store_find_all(space->name, prefix, &complete, bitmap, bitmap_bytes, err);
-        embedded_unlock(space->store->host);
+        door_lock(space->store->door);
+        status = ops_of(space)->find_all(space->name, prefix, &complete, bitmap, bitmap_bytes, err);
+        door_unlock(space->store->door);
     }
     return status;
 }
@@ -173,9 +172,9 @@ void kvarve_lease_boundary(const kvarve_lease *lease, kvarve_boundary *out_bound
 {
     EMBEDDED_CALL(return);
     if (check_lease(lease, "kvarve_lease_boundary", NULL) == KVARVE_OK && out_boundary != NULL) {
-        embedded_lock(host_of(lease));
-        store_lease_boundary(lease->lease, out_boundary);
-        embedded_unlock(host_of(lease));
+        door_lock(host_of(lease));
+        ops_of(lease->space)->lease_boundary(lease->lease, out_boundary);
+        door_unlock(host_of(lease));
     }
 }
 
@@ -185,9 +184,9 @@ kvarve_status kvarve_lease_load(kvarve_lease *lease, uint32_t timeout_ms, kvarve
     kvarve_status status = check_lease(lease, "kvarve_lease_load", err);
 
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(lease));
-        status = store_lease_load(lease->lease, timeout_ms, err);
-        embedded_unlock(host_of(lease));
+        door_lock(host_of(lease));
+        status = ops_of(lease->space)->lease_load(lease->lease, timeout_ms, err);
+        door_unlock(host_of(lease));
     }
     return status;
 }
@@ -203,13 +202,14 @@ kvarve_status kvarve_lease_wait(kvarve_lease *lease, uint32_t timeout_ms, kvarve
     if (status != KVARVE_OK) {
         return status;
     }
-    deadline = embedded_deadline(host_of(lease), timeout_ms);
-    embedded_lock(host_of(lease));
+    deadline = door_deadline(host_of(lease), timeout_ms);
+    door_lock(host_of(lease));
     do {
-        state = store_lease_status(lease->lease, out_miss);
-    } while (state == LEASE_LOADING && embedded_wait(host_of(lease), deadline));
-    state = store_lease_status(lease->lease, out_miss); /* its own deadline may just have passed */
-    embedded_unlock(host_of(lease));
+        state = ops_of(lease->space)->lease_status(lease->lease, out_miss);
+    } while (state == LEASE_LOADING && door_wait(host_of(lease), deadline));
+    state = ops_of(lease->space)
+                ->lease_status(lease->lease, out_miss); /* its own deadline may just have passed */
+    door_unlock(host_of(lease));
     if (state == LEASE_SOFT) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: no load was submitted");
     }
@@ -227,10 +227,11 @@ kvarve_status kvarve_lease_extent(const kvarve_lease *lease, uint32_t rank, uint
         status = kvarve_fail(err, KVARVE_INVALID, "lease: out parameters of extent are needed");
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(lease));
+        door_lock(host_of(lease));
         status =
-            store_lease_extent(lease->lease, rank, group, out_first, out_pages, out_bytes, err);
-        embedded_unlock(host_of(lease));
+            ops_of(lease->space)
+                ->lease_extent(lease->lease, rank, group, out_first, out_pages, out_bytes, err);
+        door_unlock(host_of(lease));
     }
     return status;
 }
@@ -241,31 +242,32 @@ kvarve_status kvarve_lease_extent(const kvarve_lease *lease, uint32_t rank, uint
 static kvarve_status begin_read(kvarve_lease *lease, uint32_t rank, uint32_t group,
                                 uint64_t position, store_source *out, kvarve_error *err)
 {
-    const uint64_t deadline = embedded_deadline(host_of(lease), lease->space->store->io_timeout_ms);
+    const uint64_t deadline = door_deadline(host_of(lease), lease->space->store->io_timeout_ms);
     kvarve_status status;
 
-    embedded_lock(host_of(lease));
+    door_lock(host_of(lease));
     do {
-        status = store_lease_page_begin(lease->lease, rank, group, position, out, err);
-    } while (status == KVARVE_BUSY && embedded_wait(host_of(lease), deadline));
-    embedded_unlock(host_of(lease));
+        status =
+            ops_of(lease->space)->lease_page_begin(lease->lease, rank, group, position, out, err);
+    } while (status == KVARVE_BUSY && door_wait(host_of(lease), deadline));
+    door_unlock(host_of(lease));
     return status == KVARVE_BUSY ? KVARVE_MISS : status;
 }
 
 static void end_read(kvarve_lease *lease, const store_source *source, bool is_right)
 {
-    embedded_lock(host_of(lease));
-    store_lease_page_end(lease->lease, source, true, is_right);
-    embedded_unlock(host_of(lease));
+    door_lock(host_of(lease));
+    ops_of(lease->space)->lease_page_end(lease->lease, source, true, is_right);
+    door_unlock(host_of(lease));
 }
 
 /* Ask for the pages that come next, so that their reads run while this one is copied. */
 static void read_ahead(kvarve_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
                        uint64_t count)
 {
-    embedded_lock(host_of(lease));
-    store_lease_read_ahead(lease->lease, rank, group, position, count);
-    embedded_unlock(host_of(lease));
+    door_lock(host_of(lease));
+    ops_of(lease->space)->lease_read_ahead(lease->lease, rank, group, position, count);
+    door_unlock(host_of(lease));
 }
 
 kvarve_status lease_copy_page(lease_reader *at, kvarve_error *err)
@@ -305,8 +307,8 @@ kvarve_status kvarve_lease_read(kvarve_lease *lease, uint32_t rank, uint32_t gro
     }
     while (status == KVARVE_OK && at.size > 0) {
         if (at.position >= ahead) {
-            const uint32_t page = group < store_namespace_groups(lease->space->name)
-                                      ? store_namespace_group(lease->space->name, group)->page_bytes
+            const uint32_t page = group < layout_of(lease->space)->group_count
+                                      ? layout_of(lease->space)->groups[group].page_bytes
                                       : 1;
             const uint64_t count = kvarve_divide_up(
                 kvarve_min_u64(at.size, lease->space->store->read_ahead_bytes), page);
@@ -379,7 +381,7 @@ kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page
                    ? status
                    : kvarve_fail(err, KVARVE_INVALID, "lease: pages in place need a loaded lease");
     }
-    groups = store_namespace_groups(lease->space->name);
+    groups = layout_of(lease->space)->group_count;
     for (uint32_t group = 0; group < groups && status == KVARVE_OK; group++) {
         status = view_group(lease, rank, group, out_pages, max, &count, err);
     }
@@ -420,10 +422,10 @@ static void end_scatter(scatter_run *run)
 
     lease->copies[run->rank].state = run->is_good ? COPY_GOOD : COPY_BAD;
     lease->runs--;
-    embedded_tell(host_of(lease), &(kvarve_event){.kind = KVARVE_EVENT_COPIED,
-                                                  .rank = run->rank,
-                                                  .status = run->is_good ? KVARVE_OK : KVARVE_MISS,
-                                                  .cookie = lease->cookie});
+    door_tell(host_of(lease), &(kvarve_event){.kind = KVARVE_EVENT_COPIED,
+                                              .rank = run->rank,
+                                              .status = run->is_good ? KVARVE_OK : KVARVE_MISS,
+                                              .cookie = lease->cookie});
     free_scatter(run);
 }
 
@@ -434,7 +436,7 @@ static void scatter_done(kvarve_job *base)
     const bool is_right = job->job.status == KVARVE_OK;
 
     run->is_good = run->is_good && is_right;
-    store_lease_page_end(run->lease->lease, &job->source, true, is_right);
+    ops_of(run->lease->space)->lease_page_end(run->lease->lease, &job->source, true, is_right);
     if (--run->pending == 0) {
         end_scatter(run);
     }
@@ -445,7 +447,7 @@ static kvarve_status add_scatter(scatter_run *run, uint32_t group, uint64_t posi
                                  kvarve_error *err)
 {
     kvarve_lease *lease = run->lease;
-    const kvarve_group *description = store_namespace_group(lease->space->name, group);
+    const kvarve_group *description = &layout_of(lease->space)->groups[group];
     const bool has_tokens = description->page_class <= KVARVE_CLASS_WINDOW;
     const transfer_group *regions = &lease->space->ranks[run->rank].groups[group];
     scatter_job *job = &run->jobs[run->pending];
@@ -455,7 +457,8 @@ static kvarve_status add_scatter(scatter_run *run, uint32_t group, uint64_t posi
         return kvarve_fail(err, KVARVE_INVALID,
                            "lease: group %u has no regions, no blocks, or parts", group);
     }
-    status = store_lease_page_begin(lease->lease, run->rank, group, position, &job->source, err);
+    status = ops_of(lease->space)
+                 ->lease_page_begin(lease->lease, run->rank, group, position, &job->source, err);
     if (status != KVARVE_OK) {
         return status;
     }
@@ -477,17 +480,18 @@ static kvarve_status add_scatter(scatter_run *run, uint32_t group, uint64_t posi
 static kvarve_status prepare_scatter(scatter_run *run, kvarve_error *err)
 {
     kvarve_lease *lease = run->lease;
-    const uint32_t groups = store_namespace_groups(lease->space->name);
+    const uint32_t groups = layout_of(lease->space)->group_count;
     kvarve_status status = KVARVE_OK;
 
     for (uint32_t group = 0; group < groups && status == KVARVE_OK; group++) {
-        const kvarve_group *description = store_namespace_group(lease->space->name, group);
+        const kvarve_group *description = &layout_of(lease->space)->groups[group];
         uint64_t first = 0;
         uint64_t pages = 0;
         uint64_t bytes = 0;
         uint64_t first_token;
 
-        status = store_lease_extent(lease->lease, run->rank, group, &first, &pages, &bytes, err);
+        status = ops_of(lease->space)
+                     ->lease_extent(lease->lease, run->rank, group, &first, &pages, &bytes, err);
         first_token =
             description->page_class == KVARVE_CLASS_WINDOW ? first * description->span_tokens : 0;
         for (uint64_t i = 0; i < pages && status == KVARVE_OK; i++) {
@@ -501,7 +505,7 @@ static kvarve_status prepare_scatter(scatter_run *run, kvarve_error *err)
 static kvarve_status count_pages(const kvarve_lease *lease, uint32_t rank, size_t *out,
                                  kvarve_error *err)
 {
-    const uint32_t groups = store_namespace_groups(lease->space->name);
+    const uint32_t groups = layout_of(lease->space)->group_count;
     kvarve_status status = KVARVE_OK;
 
     *out = 0;
@@ -510,7 +514,8 @@ static kvarve_status count_pages(const kvarve_lease *lease, uint32_t rank, size_
         uint64_t pages = 0;
         uint64_t bytes = 0;
 
-        status = store_lease_extent(lease->lease, rank, group, &first, &pages, &bytes, err);
+        status = ops_of(lease->space)
+                     ->lease_extent(lease->lease, rank, group, &first, &pages, &bytes, err);
         *out += (size_t)pages;
     }
     return status;
@@ -521,7 +526,7 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
                                     const uint32_t *const *blocks, const size_t *block_counts,
                                     kvarve_error *err)
 {
-    kvarve_executor *executor = embedded_env(host_of(lease))->executor;
+    kvarve_executor *executor = door_env(host_of(lease))->executor;
     scatter_run *run;
     size_t count = 0;
     kvarve_status status = count_pages(lease, rank, &count, err);
@@ -542,7 +547,7 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
     }
     if (status != KVARVE_OK) {
         for (size_t i = 0; i < run->pending; i++) {
-            store_lease_page_end(lease->lease, &run->jobs[i].source, false, true);
+            ops_of(lease->space)->lease_page_end(lease->lease, &run->jobs[i].source, false, true);
         }
         free_scatter(run);
         return status == KVARVE_BUSY ? KVARVE_MISS : status;
@@ -562,9 +567,9 @@ static kvarve_status submit_scatter(kvarve_lease *lease, uint32_t rank,
 
 kvarve_status lease_check_rank(const kvarve_lease *lease, uint32_t rank, kvarve_error *err)
 {
-    if (rank >= store_namespace_ranks(lease->space->name)) {
+    if (rank >= layout_of(lease->space)->ranks) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: rank %u: 0 .. %u", rank,
-                           store_namespace_ranks(lease->space->name) - 1);
+                           layout_of(lease->space)->ranks - 1);
     }
     return KVARVE_OK;
 }
@@ -606,13 +611,13 @@ kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32
                    ? status
                    : kvarve_fail(err, KVARVE_INVALID, "lease: a copy needs a loaded lease");
     }
-    embedded_lock(host_of(lease));
+    door_lock(host_of(lease));
     if (lease->copies[rank].state == COPY_RUNNING) {
         status = kvarve_fail(err, KVARVE_INVALID, "lease: a copy of rank %u is running", rank);
     } else {
         status = submit_scatter(lease, rank, blocks, block_counts, err);
     }
-    embedded_unlock(host_of(lease));
+    door_unlock(host_of(lease));
     return status;
 }
 
@@ -630,12 +635,12 @@ kvarve_status kvarve_lease_copy_wait(kvarve_lease *lease, uint32_t rank, uint32_
     if (status != KVARVE_OK) {
         return status;
     }
-    deadline = embedded_deadline(host_of(lease), timeout_ms);
-    embedded_lock(host_of(lease));
+    deadline = door_deadline(host_of(lease), timeout_ms);
+    door_lock(host_of(lease));
     do {
         state = lease->copies[rank].state;
-    } while (state == COPY_RUNNING && embedded_wait(host_of(lease), deadline));
-    embedded_unlock(host_of(lease));
+    } while (state == COPY_RUNNING && door_wait(host_of(lease), deadline));
+    door_unlock(host_of(lease));
     if (state == COPY_NONE) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: no copy of rank %u was submitted", rank);
     }
@@ -671,18 +676,18 @@ void kvarve_lease_release(kvarve_lease **lease)
         return;
     }
     store = gone->space->store;
-    embedded_lock(store->host);
+    door_lock(store->door);
     while (gone->runs > 0) { /* its copies write the caller's memory: they end soon, and first */
-        (void)embedded_wait(store->host, KVARVE_NEVER);
+        (void)door_wait(store->door, KVARVE_NEVER);
     }
     gone->magic = 0;
     gone->is_released = true;
-    store_lease_release(gone->lease);
+    ops_of(gone->space)->lease_release(gone->lease);
     if (gone->reads == 0) { /* else the last of them does it: the disk may hang */
         lease_free(gone);
     }
     is_left = store_is_left(store);
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     if (is_left) {
         store_end(store);
     }

@@ -22,10 +22,10 @@ static void end_late(kvarve_lease *lease, uint32_t rank)
 {
     lease->copies[rank].state = COPY_BAD;
     lease->copies[rank].is_late = false;
-    embedded_tell(lease->space->store->host, &(kvarve_event){.kind = KVARVE_EVENT_COPIED,
-                                                             .rank = rank,
-                                                             .status = KVARVE_MISS,
-                                                             .cookie = lease->cookie});
+    door_tell(lease->space->store->door, &(kvarve_event){.kind = KVARVE_EVENT_COPIED,
+                                                         .rank = rank,
+                                                         .status = KVARVE_MISS,
+                                                         .cookie = lease->cookie});
 }
 
 static void run_done(void *context, bool is_right)
@@ -58,7 +58,8 @@ static kvarve_status submit_run(lease_reader *call, uint64_t *out_pages, kvarve_
         return kvarve_fail(err, KVARVE_NO_MEMORY, "lease: a read");
     }
     *run = (direct_run){.lease = call->lease, .rank = call->rank};
-    status = store_lease_read_direct(call->lease->lease, call->rank, call->group, call->position,
+    status = ops_of(call->lease->space)
+                 ->lease_read_direct(call->lease->lease, call->rank, call->group, call->position,
                                      &read, err);
     if (status != KVARVE_OK || read.pages == 0) {
         kvarve_release(run);
@@ -80,7 +81,7 @@ static bool await_run(const lease_reader *call, uint64_t deadline)
     const uint32_t reads = copy->reads;
 
     while (copy->reads == reads) {
-        if (!embedded_wait(call->lease->space->store->host, deadline)) {
+        if (!door_wait(call->lease->space->store->door, deadline)) {
             copy->is_late = true;
             copy->state = COPY_RUNNING;
             return false;
@@ -93,7 +94,7 @@ static bool await_run(const lease_reader *call, uint64_t deadline)
  */
 static kvarve_status read_runs(lease_reader *call, kvarve_error *err)
 {
-    embedded *host = call->lease->space->store->host;
+    door *host = call->lease->space->store->door;
     const uint32_t timeout_ms = call->lease->space->store->io_timeout_ms;
     rank_copy *copy = &call->lease->copies[call->rank];
     bool has_more = true;
@@ -107,7 +108,7 @@ static kvarve_status read_runs(lease_reader *call, kvarve_error *err)
             has_more = status == KVARVE_OK && pages > 0;
         } else if (copy->reads == 0) {
             break;
-        } else if (!await_run(call, embedded_deadline(host, timeout_ms))) {
+        } else if (!await_run(call, door_deadline(host, timeout_ms))) {
             return KVARVE_BUSY;
         }
     }
@@ -139,14 +140,14 @@ kvarve_status kvarve_lease_read_direct(kvarve_lease *lease, uint32_t rank, uint3
     kvarve_status status = check_call(&call, err);
 
     while (status == KVARVE_OK && call.size > 0) {
-        embedded_lock(lease->space->store->host);
+        door_lock(lease->space->store->door);
         if (lease->copies[rank].state == COPY_RUNNING) {
             status = kvarve_fail(err, KVARVE_INVALID, "lease: rank %u is being written", rank);
         } else {
             lease->copies[rank].has_failed = false;
             status = read_runs(&call, err);
         }
-        embedded_unlock(lease->space->store->host);
+        door_unlock(lease->space->store->door);
         if (status == KVARVE_OK && call.size > 0) {
             status = lease_copy_page(&call, err);
         }

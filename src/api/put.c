@@ -13,9 +13,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-static embedded *host_of(const kvarve_put *put)
+static door *host_of(const kvarve_put *put)
 {
-    return put->space->store->host;
+    return put->space->store->door;
 }
 
 static kvarve_status take_put_options(kvarve_put_options *out, const kvarve_put_options *given,
@@ -63,12 +63,12 @@ kvarve_status kvarve_put_begin(kvarve_namespace *space, const kvarve_prefix *pre
     if (put == NULL) {
         return kvarve_fail(err, KVARVE_NO_MEMORY, "put: its handle");
     }
-    embedded_lock(space->store->host);
-    status = store_put_begin(space->name, prefix, &complete, &put->put, err);
+    door_lock(space->store->door);
+    status = ops_of(space)->put_begin(space->name, prefix, &complete, &put->put, err);
     if (status == KVARVE_OK) {
         space->references++;
     }
-    embedded_unlock(space->store->host);
+    door_unlock(space->store->door);
     if (status != KVARVE_OK) {
         kvarve_release(put);
         return status;
@@ -85,9 +85,9 @@ uint32_t kvarve_put_status(const kvarve_put *put)
     uint32_t state = KVARVE_PUT_ABORTED;
 
     if (check_put(put, "kvarve_put_status", NULL) == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        state = store_put_state(put->put);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        state = ops_of(put->space)->put_state(put->put);
+        door_unlock(host_of(put));
     }
     return state;
 }
@@ -99,9 +99,9 @@ uint32_t kvarve_put_refusal(const kvarve_put *put)
     uint32_t refusal = status == KVARVE_UNAVAILABLE ? KVARVE_REFUSED_FAILED : KVARVE_REFUSED_CALLER;
 
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        refusal = store_put_refusal(put->put);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        refusal = ops_of(put->space)->put_refusal(put->put);
+        door_unlock(host_of(put));
     }
     return refusal;
 }
@@ -115,17 +115,17 @@ kvarve_status kvarve_put_id(const kvarve_put *put, uint8_t out_id[32], kvarve_er
         status = check_pointer(out_id, "kvarve_put_id", "out_id", err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_id(put->put, out_id, err);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        status = ops_of(put->space)->put_id(put->put, out_id, err);
+        door_unlock(host_of(put));
     }
     return status;
 }
 
 /* Has the put come as far as `wanted`? KVARVE_BUSY: not yet. */
-static kvarve_status has_reached(const store_put *put, uint32_t wanted)
+static kvarve_status has_reached(const kvarve_put *put, uint32_t wanted)
 {
-    const uint32_t state = store_put_state(put);
+    const uint32_t state = ops_of(put->space)->put_state(put->put);
 
     if (state == KVARVE_PUT_ABORTED) {
         return KVARVE_MISS;
@@ -133,10 +133,10 @@ static kvarve_status has_reached(const store_put *put, uint32_t wanted)
     if (state == KVARVE_PUT_PRESENT || state == KVARVE_PUT_DURABLE) {
         return KVARVE_OK;
     }
-    if (store_put_refusal(put) != KVARVE_REFUSED_NOT) {
+    if (ops_of(put->space)->put_refusal(put->put) != KVARVE_REFUSED_NOT) {
         return KVARVE_MISS; /* its deadline passed; the commit goes on without us */
     }
-    if (wanted == KVARVE_PUT_STAGED && store_put_is_settling(put)) {
+    if (wanted == KVARVE_PUT_STAGED && ops_of(put->space)->put_is_settling(put->put)) {
         return KVARVE_BUSY; /* an open put: it can be extended when the pages before are sealed */
     }
     return state >= wanted ? KVARVE_OK : KVARVE_BUSY;
@@ -155,19 +155,19 @@ kvarve_status kvarve_put_wait(kvarve_put *put, uint32_t state, uint32_t timeout_
     if (state < KVARVE_PUT_STAGED || state > KVARVE_PUT_DURABLE) {
         return kvarve_fail(err, KVARVE_INVALID, "put: wait for state %u: 1 .. 3", state);
     }
-    deadline = embedded_deadline(host_of(put), timeout_ms);
-    embedded_lock(host_of(put));
+    deadline = door_deadline(host_of(put), timeout_ms);
+    door_lock(host_of(put));
     for (;;) {
-        status = has_reached(put->put, state);
+        status = has_reached(put, state);
         if (status != KVARVE_BUSY) {
             break;
         }
-        if (!embedded_wait(host_of(put), deadline)) {
-            status = has_reached(put->put, state); /* its own deadline may just have passed */
+        if (!door_wait(host_of(put), deadline)) {
+            status = has_reached(put, state); /* its own deadline may just have passed */
             break;
         }
     }
-    embedded_unlock(host_of(put));
+    door_unlock(host_of(put));
     return status;
 }
 
@@ -190,14 +190,15 @@ static kvarve_status take_plan(kvarve_put *put, uint32_t rank, kvarve_page_plan 
     size_t count = 0;
     kvarve_status status;
 
-    embedded_lock(host_of(put));
-    status = store_put_plan(put->put, rank, NULL, 0, &count, err);
+    door_lock(host_of(put));
+    status = ops_of(put->space)->put_plan(put->put, rank, NULL, 0, &count, err);
     if (status == KVARVE_OK) {
         plan = kvarve_allocate_array(count + 1, sizeof *plan);
-        status = plan == NULL ? kvarve_fail(err, KVARVE_NO_MEMORY, "put: a plan of %zu", count)
-                              : store_put_plan(put->put, rank, plan, count, &count, err);
+        status = plan == NULL
+                     ? kvarve_fail(err, KVARVE_NO_MEMORY, "put: a plan of %zu", count)
+                     : ops_of(put->space)->put_plan(put->put, rank, plan, count, &count, err);
     }
-    embedded_unlock(host_of(put));
+    door_unlock(host_of(put));
     if (plan == NULL || status != KVARVE_OK) {
         kvarve_release(plan);
         return status;
@@ -244,11 +245,11 @@ static kvarve_status begin_copy(kvarve_put *put, uint32_t rank, uint32_t group, 
 {
     kvarve_status status;
 
-    embedded_lock(host_of(put));
+    door_lock(host_of(put));
     do {
-        status = store_put_copy_begin(put->put, rank, group, position, out, err);
-    } while (status == KVARVE_BUSY && embedded_wait(host_of(put), KVARVE_NEVER));
-    embedded_unlock(host_of(put));
+        status = ops_of(put->space)->put_copy_begin(put->put, rank, group, position, out, err);
+    } while (status == KVARVE_BUSY && door_wait(host_of(put), KVARVE_NEVER));
+    door_unlock(host_of(put));
     return status;
 }
 
@@ -263,9 +264,9 @@ static kvarve_status copy_page(kvarve_put *put, const store_target *target, cons
     }
     digest = transfer_copy_in(target->address, bytes, target->size);
     is_right = !target->has_expected || page_digest_is_equal(&digest, &target->expected);
-    embedded_lock(host_of(put));
-    store_put_copy_end(put->put, target, is_right ? &digest : NULL);
-    embedded_unlock(host_of(put));
+    door_lock(host_of(put));
+    ops_of(put->space)->put_copy_end(put->put, target, is_right ? &digest : NULL);
+    door_unlock(host_of(put));
     return is_right ? KVARVE_OK
                     : kvarve_fail(err, KVARVE_CORRUPT,
                                   "put: page %llu of group %u is not what its digest says",
@@ -286,9 +287,9 @@ static kvarve_status write_pages(kvarve_put *put, uint32_t rank, uint32_t group,
             break;
         }
         if (target.size > size) {
-            embedded_lock(host_of(put));
-            store_put_copy_end(put->put, &target, NULL);
-            embedded_unlock(host_of(put));
+            door_lock(host_of(put));
+            ops_of(put->space)->put_copy_end(put->put, &target, NULL);
+            door_unlock(host_of(put));
             return kvarve_fail(err, KVARVE_INVALID,
                                "put: page %llu of group %u has %u bytes, %zu were given",
                                (unsigned long long)position, group, target.size, size);
@@ -344,9 +345,9 @@ static void end_run(copy_run *run)
     kvarve_status status = KVARVE_OK;
 
     if (run->is_good) {
-        status = store_put_ack(put->put, run->rank, NULL, 0, NULL);
+        status = ops_of(put->space)->put_ack(put->put, run->rank, NULL, 0, NULL);
     } else {
-        status = store_put_fail(put->put, run->rank, NULL);
+        status = ops_of(put->space)->put_fail(put->put, run->rank, NULL);
     }
     (void)status; /* an aborted put is told by its state */
     put->runs--;
@@ -362,7 +363,8 @@ static void gather_done(kvarve_job *base)
                            page_digest_is_equal(&job->job.digest, &job->target.expected));
 
     run->is_good = run->is_good && is_right;
-    store_put_copy_end(run->put->put, &job->target, is_right ? &job->job.digest : NULL);
+    ops_of(run->put->space)
+        ->put_copy_end(run->put->put, &job->target, is_right ? &job->job.digest : NULL);
     if (--run->pending == 0) {
         end_run(run);
     }
@@ -380,7 +382,7 @@ static kvarve_status page_of_blocks(const kvarve_put *put, const kvarve_page_pla
                                     const transfer_group *group, const group_blocks *blocks,
                                     transfer_page *out, kvarve_error *err)
 {
-    const kvarve_group *description = store_namespace_group(put->space->name, plan->group);
+    const kvarve_group *description = &layout_of(put->space)->groups[plan->group];
     const bool has_tokens = description->page_class <= KVARVE_CLASS_WINDOW;
 
     if (group->layer_count == 0 || blocks->ids == NULL) {
@@ -407,9 +409,9 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
     kvarve_status status = KVARVE_OK;
 
     /* A window's blocks begin at its first page, which may be another rank's to copy. */
-    for (uint32_t g = 0; g < store_namespace_groups(put->space->name); g++) {
-        if (store_namespace_group(put->space->name, g)->page_class == KVARVE_CLASS_WINDOW) {
-            first[g] = store_put_first_token(put->put, g);
+    for (uint32_t g = 0; g < layout_of(put->space)->group_count; g++) {
+        if (layout_of(put->space)->groups[g].page_class == KVARVE_CLASS_WINDOW) {
+            first[g] = ops_of(put->space)->put_first_token(put->put, g);
         }
     }
     for (size_t i = 0; i < count && status == KVARVE_OK; i++) {
@@ -439,7 +441,7 @@ static kvarve_status prepare_run(kvarve_put *put, copy_run *run, const kvarve_pa
 static void start_run(copy_run *run)
 {
     kvarve_put *put = run->put;
-    kvarve_executor *executor = embedded_env(host_of(put))->executor;
+    kvarve_executor *executor = door_env(host_of(put))->executor;
     const size_t count = run->pending;
 
     run->is_good = true;
@@ -447,7 +449,8 @@ static void start_run(copy_run *run)
     put->runs++;
     for (size_t i = 0; i < count; i++) {
         gather_job *job = &run->jobs[i];
-        const kvarve_status status = store_put_copy_begin(put->put, run->rank, job->target.group,
+        const kvarve_status status = ops_of(put->space)
+                                         ->put_copy_begin(put->put, run->rank, job->target.group,
                                                           job->target.position, &job->target, NULL);
 
         if (status != KVARVE_OK || job->target.page == NULL) {
@@ -469,7 +472,7 @@ static kvarve_status submit_copy(kvarve_put *put, uint32_t rank, const uint32_t 
     kvarve_page_plan *plan;
     copy_run *run;
     size_t count = 0;
-    kvarve_status status = store_put_plan(put->put, rank, NULL, 0, &count, err);
+    kvarve_status status = ops_of(put->space)->put_plan(put->put, rank, NULL, 0, &count, err);
 
     if (status != KVARVE_OK) {
         return status;
@@ -485,7 +488,7 @@ static kvarve_status submit_copy(kvarve_put *put, uint32_t rank, const uint32_t 
     run->rank = rank;
     status = blocks_keep(put->space, blocks, block_counts, &run->blocks, err);
     if (status == KVARVE_OK) {
-        status = store_put_plan(put->put, rank, plan, count, &count, err);
+        status = ops_of(put->space)->put_plan(put->put, rank, plan, count, &count, err);
     }
     if (status == KVARVE_OK) {
         status = prepare_run(put, run, plan, count, err);
@@ -514,16 +517,16 @@ kvarve_status kvarve_put_copy(kvarve_put *put, uint32_t rank, const uint32_t *co
     if (ready_event != 0) {
         return kvarve_fail(err, KVARVE_UNSUPPORTED, "put: ready events of devices, only 0");
     }
-    if (rank >= store_namespace_ranks(put->space->name)) {
+    if (rank >= layout_of(put->space)->ranks) {
         return kvarve_fail(err, KVARVE_INVALID, "put: rank %u: 0 .. %u", rank,
-                           store_namespace_ranks(put->space->name) - 1);
+                           layout_of(put->space)->ranks - 1);
     }
     if (put->space->ranks[rank].groups == NULL) {
         return kvarve_fail(err, KVARVE_INVALID, "put: rank %u has no registered regions", rank);
     }
-    embedded_lock(host_of(put));
+    door_lock(host_of(put));
     status = submit_copy(put, rank, blocks, block_counts, err);
-    embedded_unlock(host_of(put));
+    door_unlock(host_of(put));
     return status;
 }
 
@@ -539,9 +542,9 @@ kvarve_status kvarve_put_ack(kvarve_put *put, uint32_t rank, const kvarve_page_d
         status = check_pointer(digests, "kvarve_put_ack", "digests", err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_ack(put->put, rank, digests, digest_count, err);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        status = ops_of(put->space)->put_ack(put->put, rank, digests, digest_count, err);
+        door_unlock(host_of(put));
     }
     return status;
 }
@@ -552,9 +555,9 @@ kvarve_status kvarve_put_fail(kvarve_put *put, uint32_t rank, kvarve_error *err)
     kvarve_status status = check_put(put, "kvarve_put_fail", err);
 
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_fail(put->put, rank, err);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        status = ops_of(put->space)->put_fail(put->put, rank, err);
+        door_unlock(host_of(put));
     }
     return status;
 }
@@ -573,9 +576,10 @@ kvarve_status kvarve_put_extend(kvarve_put *put, const kvarve_prefix *prefix, ui
         status = check_pointer(digests, "kvarve_put_extend", "digests", err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_extend(put->put, prefix, tokens, digests, digest_count, err);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        status =
+            ops_of(put->space)->put_extend(put->put, prefix, tokens, digests, digest_count, err);
+        door_unlock(host_of(put));
     }
     return status;
 }
@@ -594,9 +598,9 @@ kvarve_status kvarve_put_close(kvarve_put *put, const kvarve_prefix *prefix,
         status = take_put_options(&complete, options, err);
     }
     if (status == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        status = store_put_close(put->put, prefix, &complete, err);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        status = ops_of(put->space)->put_close(put->put, prefix, &complete, err);
+        door_unlock(host_of(put));
     }
     return status;
 }
@@ -605,9 +609,9 @@ void kvarve_put_abort(kvarve_put *put)
 {
     EMBEDDED_CALL(return);
     if (check_put(put, "kvarve_put_abort", NULL) == KVARVE_OK) {
-        embedded_lock(host_of(put));
-        store_put_abort(put->put, KVARVE_REFUSED_CALLER);
-        embedded_unlock(host_of(put));
+        door_lock(host_of(put));
+        ops_of(put->space)->put_abort(put->put, KVARVE_REFUSED_CALLER);
+        door_unlock(host_of(put));
     }
 }
 
@@ -633,14 +637,14 @@ void kvarve_put_release(kvarve_put **put)
         return;
     }
     store = gone->space->store;
-    embedded_lock(store->host);
+    door_lock(store->door);
     while (gone->runs > 0) { /* its copies read the caller's memory: they end soon, and first */
-        (void)embedded_wait(store->host, KVARVE_NEVER);
+        (void)door_wait(store->door, KVARVE_NEVER);
     }
-    store_put_release(gone->put);
+    ops_of(gone->space)->put_release(gone->put);
     namespace_unreference(gone->space);
     is_left = store_is_left(store);
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     gone->magic = 0;
     kvarve_release(gone);
     if (is_left) {
@@ -654,7 +658,7 @@ void kvarve_put_release(kvarve_put **put)
  */
 static kvarve_status hand_over(const kvarve_bulk_item *item, kvarve_put *put, kvarve_error *err)
 {
-    const uint32_t ranks = store_namespace_ranks(put->space->name);
+    const uint32_t ranks = layout_of(put->space)->ranks;
     kvarve_status status = KVARVE_OK;
 
     for (size_t i = 0; i < item->section_count && status == KVARVE_OK; i++) {
@@ -681,7 +685,7 @@ static void settle_item(kvarve_bulk_item *item, kvarve_put **put)
         return;
     }
     while (kvarve_put_wait(*put, KVARVE_PUT_DURABLE, LOOK_AGAIN_MS, NULL) == KVARVE_BUSY &&
-           !embedded_is_still(host_of(*put))) {
+           !door_is_still(host_of(*put))) {
         (void)!hand_over(item, *put, NULL); /* a second ack with nothing asked is refused: well */
     }
     item->out_state = kvarve_put_status(*put);

@@ -56,23 +56,23 @@ kvarve_status check_store(const kvarve_store *store, const char *call, kvarve_er
     if (store == NULL || store->magic != STORE_MAGIC) {
         return kvarve_fail(err, KVARVE_INVALID, "%s: no open store", call);
     }
-    if (!embedded_is_here(store->host)) {
+    if (!door_is_here(store->door)) {
         return kvarve_fail(err, KVARVE_INVALID, "%s: the store was opened by the parent process",
                            call);
     }
     if (atomic_load(&store->is_closed)) {
         return kvarve_fail(err, KVARVE_UNAVAILABLE, "%s: the store was closed", call);
     }
-    return embedded_enter(store->host, err);
+    return door_enter(store->door, err);
 }
 
 kvarve_status check_release(const kvarve_namespace *space, const char *call)
 {
     if (space == NULL || space->magic != NAMESPACE_MAGIC || space->store->magic != STORE_MAGIC ||
-        !embedded_is_here(space->store->host)) {
+        !door_is_here(space->store->door)) {
         return kvarve_fail(NULL, KVARVE_INVALID, "%s: no open handle", call);
     }
-    return embedded_enter(space->store->host, NULL);
+    return door_enter(space->store->door, NULL);
 }
 
 kvarve_status check_namespace(const kvarve_namespace *space, const char *call, kvarve_error *err)
@@ -196,8 +196,8 @@ static kvarve_status open_store(const kvarve_env *env, const char *endpoint,
     store->magic = STORE_MAGIC;
     store->io_timeout_ms = complete.io_timeout_ms;
     store->read_ahead_bytes = kvarve_min_u64(READ_AHEAD_BYTES_MAX, complete.arena_bytes / 4);
-    status = env == NULL ? embedded_open(endpoint, &complete, NULL, NULL, &store->host, err)
-                         : embedded_open_in(env, endpoint, &complete, &store->host, err);
+    status = env == NULL ? embedded_door_open(endpoint, &complete, &store->door, err)
+                         : embedded_door_open_in(env, endpoint, &complete, &store->door, err);
     if (status != KVARVE_OK) {
         kvarve_release(store);
         return status;
@@ -244,18 +244,19 @@ bool store_is_left(const kvarve_store *store)
 void store_end(kvarve_store *store)
 {
     store->magic = 0;
-    embedded_close(store->host); /* a failed one leaves the call here: handles may still be alive */
+    store->door->ops->close(
+        store->door); /* a failed one leaves the call here: handles may still be alive */
     kvarve_release(store);
 }
 
 /* Handles are left: bring to an end what goes on. What they point to stays until they go. */
 static void shut_down(kvarve_store *store)
 {
-    embedded *host = store->host;
-    const uint64_t deadline = embedded_deadline(host, store->io_timeout_ms);
+    door *host = store->door;
+    const uint64_t deadline = door_deadline(host, store->io_timeout_ms);
 
-    store_shut_down(embedded_store(host));
-    while (!store_is_idle(embedded_store(host)) && embedded_wait(host, deadline)) {
+    host->ops->shut_down(host);
+    while (!host->ops->is_idle(host) && door_wait(host, deadline)) {
     }
 }
 
@@ -267,14 +268,14 @@ void kvarve_close(kvarve_store *store)
     if (store == NULL || store->magic != STORE_MAGIC || atomic_load(&store->is_closed)) {
         return;
     }
-    if (!embedded_is_here(store->host)) {
+    if (!door_is_here(store->door)) {
         store_end(store);
         return;
     }
-    if (embedded_enter(store->host, NULL) != KVARVE_OK) {
+    if (door_enter(store->door, NULL) != KVARVE_OK) {
         return;
     }
-    embedded_lock(store->host);
+    door_lock(store->door);
     atomic_store(&store->is_closed, true);
     if (store->namespaces > 0) {
         store->namespaces++; /* this call's, so that none of the others ends it meanwhile */
@@ -282,7 +283,7 @@ void kvarve_close(kvarve_store *store)
         store->namespaces--;
     }
     is_left = store_is_left(store);
-    embedded_unlock(store->host);
+    door_unlock(store->door);
     if (is_left) {
         store_end(store);
     }
@@ -294,8 +295,7 @@ int kvarve_event_fd(const kvarve_store *store)
     const kvarve_status status = check_store(store, "kvarve_event_fd", NULL);
 
     /* That of a failed store is readable, so that whoever polls asks for an event and is told. */
-    return status == KVARVE_OK || status == KVARVE_UNAVAILABLE ? embedded_event_fd(store->host)
-                                                               : -1;
+    return status == KVARVE_OK || status == KVARVE_UNAVAILABLE ? door_event_fd(store->door) : -1;
 }
 
 kvarve_status kvarve_next_event(kvarve_store *store, kvarve_event *out_event)
@@ -309,8 +309,8 @@ kvarve_status kvarve_next_event(kvarve_store *store, kvarve_event *out_event)
     if (out_event == NULL) {
         return KVARVE_INVALID;
     }
-    embedded_lock(store->host);
-    status = embedded_take_event(store->host, out_event) ? KVARVE_OK : KVARVE_MISS;
-    embedded_unlock(store->host);
+    door_lock(store->door);
+    status = door_take_event(store->door, out_event) ? KVARVE_OK : KVARVE_MISS;
+    door_unlock(store->door);
     return status;
 }

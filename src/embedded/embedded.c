@@ -404,6 +404,7 @@ static embedded *make_host(const kvarve_store_options *options, kvarve_error *er
         (void)kvarve_fail(err, KVARVE_NO_MEMORY, "the store's state");
         return NULL;
     }
+    host->base.ops = &embedded_door_ops;
     fork_guard_arm();
     host->epoch = fork_guard_epoch();
     host->event_fd = -1;

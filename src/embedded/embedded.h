@@ -15,8 +15,8 @@
 #include <setjmp.h>
 
 #include "base/assert.h"
+#include "door/door.h"
 #include "env/env_posix.h"
-#include "store/store.h"
 
 typedef struct embedded embedded;
 
@@ -69,6 +69,14 @@ KVARVE_NODISCARD kvarve_status embedded_open(const char *directory,
 KVARVE_NODISCARD kvarve_status embedded_open_in(const kvarve_env *env, const char *directory,
                                                 const kvarve_store_options *options, embedded **out,
                                                 kvarve_error *err);
+
+/* The same as doors. */
+KVARVE_NODISCARD kvarve_status embedded_door_open(const char *directory,
+                                                  const kvarve_store_options *options, door **out,
+                                                  kvarve_error *err);
+KVARVE_NODISCARD kvarve_status embedded_door_open_in(const kvarve_env *env, const char *directory,
+                                                     const kvarve_store_options *options,
+                                                     door **out, kvarve_error *err);
 
 /* Shut down and free; waits at most the io timeout for what is in flight. NULL is a no-op. In a
  * forked child it forgets the handle. */

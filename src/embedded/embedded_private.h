@@ -14,6 +14,7 @@
 typedef enum host_state { HOST_SOUND, HOST_FAILING, HOST_FAILED } host_state;
 
 struct embedded {
+    door base;        /* first */
     env_posix *posix; /* NULL: a world of the caller's, without threads */
     kvarve_env env;
     store_machine *store;
@@ -65,5 +66,8 @@ _Noreturn void call_leave(embedded *host);
 
 /* A failed open lets go of the opening mutex; the folder stays listed if it is there. */
 void host_leave_opening(embedded *host, const char *directory);
+
+/* embedded_door.c */
+extern const door_ops embedded_door_ops;
 
 #endif

@@ -127,7 +127,7 @@ static kvarve_job job_to_fail;
 
 static void submit(const host *at, kvarve_job *job)
 {
-    embedded *inside = at->store->host;
+    embedded *inside = (embedded *)(void *)at->store->door;
     kvarve_executor *executor = embedded_env(inside)->executor;
 
     mutex_lock(&inside->mutex);
@@ -191,7 +191,7 @@ static void *wait_for_event(void *context)
 
 static void await_waiters(const host *at, uint32_t count)
 {
-    embedded *inside = at->store->host;
+    embedded *inside = (embedded *)(void *)at->store->door;
     uint32_t waiters;
 
     do {
@@ -513,7 +513,7 @@ static void run_touching(kvarve_job *base)
     touching_job *job = (touching_job *)(void *)base;
 
     atomic_store(&job->has_begun, true);
-    while (!host_is_failed(job->at->store->host)) {
+    while (!host_is_failed((embedded *)(void *)job->at->store->door)) {
         (void)sched_yield();
     }
     memset(job->bytes, 1, TOUCHED_BYTES);

@@ -39,7 +39,7 @@ static void begin_small_records(fixture *f, const engine_layout *layout)
     close_store(f);
     f->options.arena_bytes = 32 * MIB;
     open_store(f, layout);
-    embedded_store(f->store->host)->record_room = RECORD_BYTES;
+    embedded_store((embedded *)(void *)f->store->door)->record_room = RECORD_BYTES;
 }
 
 static kvarve_put *begin_filled(fixture *f, const engine_state *state)

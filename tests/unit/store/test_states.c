@@ -88,7 +88,7 @@ static void test_find__with_a_draft_half_that_is_not_recorded_is_ready(void **st
 /* The only page of this size. */
 static store_page *page_of_size(fixture *f, uint32_t size)
 {
-    const kvarve_table *pages = &embedded_store(f->store->host)->pages;
+    const kvarve_table *pages = &embedded_store((embedded *)(void *)f->store->door)->pages;
     store_page *found = NULL;
 
     for (size_t i = 0; i < pages->bucket_count; i++) {
