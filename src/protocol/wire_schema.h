@@ -44,7 +44,7 @@
 #define WIRE_GROUP_MAX        (KVARVE_GROUPS_MAX - 1)
 #define WIRE_POINTS_MAX       65536u
 #define WIRE_TOKENS_BYTES_MAX (WIRE_TOKENS_MAX * WIRE_TOKEN_SIZE)
-#define WIRE_STEPS_BYTES_MAX  (WIRE_TOKENS_MAX / WIRE_STEP_TOKENS * WIRE_STEP_SIZE)
+#define WIRE_STEPS_BYTES_MAX  ((WIRE_TOKENS_MAX / WIRE_STEP_TOKENS + 1) * WIRE_STEP_SIZE)
 #define WIRE_SIZES_BYTES_MAX  (KVARVE_RANKS_MAX * KVARVE_GROUPS_MAX * 8)
 #define WIRE_POINTS_BYTES_MAX (WIRE_POINTS_MAX * 40)
 #define WIRE_ANSWERS_MAX      65536u /* boundaries of one find, all parts together */
@@ -78,7 +78,7 @@ typedef enum wire_handle_kind {
 #define WIRE_FIELDS_PREFIX(FIELD)                                                                  \
     FIELD(LETTER, tokens, WIRE_TOKEN_SIZE, WIRE_TOKENS_BYTES_MAX, "Its tokens, u32.")              \
     FIELD(LETTER, steps, WIRE_STEP_SIZE, WIRE_STEPS_BYTES_MAX,                                     \
-          "Hash steps, one for each 256 whole tokens.")
+          "Hash steps: one, and one for each 256 whole tokens.")
 
 #define WIRE_FIELDS_PUT_OPTIONS(FIELD)                                                             \
     FIELD(U64, tokens, 0, WIRE_TOKENS_MAX, "The boundary. 0: an open put.")                        \
