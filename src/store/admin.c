@@ -286,6 +286,7 @@ kvarve_status store_drop(store_machine *store, const uint8_t id[32], kvarve_erro
     }
     is_gone = checkpoint_let_go(store, found);
     store->wants_transaction = true;
+    store->wants_drop_record = true;
     store->has_trimmed_in_vain = false;
     commit_start(store);
     return is_gone ? KVARVE_OK : kvarve_fail(err, KVARVE_NO_MEMORY, "drop: note that it is gone");

@@ -49,6 +49,8 @@ kvarve_status catalog_init(store_machine *store, kvarve_error *err)
     kvarve_list_init(&store->resident);
     kvarve_list_init(&store->batches);
     kvarve_list_init(&store->dead_batches);
+    kvarve_list_init(&store->unwiped);
+    kvarve_list_init(&store->wiping);
     kvarve_list_init(&store->tombstones_pending);
     if (!table_init(&store->spaces) || !table_init(&store->pages) || !table_init(&store->spans) ||
         !table_init(&store->buckets) || !table_init(&store->by_id) ||
@@ -135,6 +137,8 @@ void catalog_deinit(store_machine *store)
     empty_table(&store->spaces, release_space);
     release_rows(&store->batches);
     release_rows(&store->dead_batches);
+    release_rows(&store->unwiped);
+    release_rows(&store->wiping);
     kvarve_release(store->limbo);
     kvarve_release(store->limbo_headers);
     kvarve_release(store->drops);

@@ -183,9 +183,10 @@ static void free_dead_rows(store_commit *commit, bool is_durable)
             continue;
         }
         if (row->place.segment != 0) {
-            segment_free_header(commit->store->segments, row->place);
+            kvarve_list_append(&commit->store->unwiped, &row->link);
+        } else {
+            kvarve_release(row);
         }
-        kvarve_release(row);
     }
 }
 
@@ -251,6 +252,7 @@ static void finish_commit(store_commit *commit, bool is_durable)
         let_go_of_record(commit, &commit->records[i], is_durable);
     }
     free_dead_rows(commit, is_durable);
+    wipe_start(store);
     limbo_settle(store);
     kvarve_list_init(&puts);
     while ((link = kvarve_list_take_first(&commit->puts)) != NULL) {
@@ -628,8 +630,7 @@ static kvarve_status build(store_commit *commit, bool has_puts)
 {
     kvarve_status status = KVARVE_OK;
 
-    if ((has_puts && !take_puts(commit)) ||
-        (commit->record_count > 0 && !build_add_drops(commit))) {
+    if ((has_puts && !take_puts(commit)) || !build_add_drops(commit, has_puts)) {
         return KVARVE_NO_MEMORY;
     }
     for (uint32_t i = 0; i < commit->record_count && status == KVARVE_OK; i++) {
@@ -641,13 +642,18 @@ static kvarve_status build(store_commit *commit, bool has_puts)
     return commit->batches == NULL ? KVARVE_NO_MEMORY : status;
 }
 
+static bool wants_drop_record(const store_machine *store)
+{
+    return store->wants_drop_record && !kvarve_list_is_empty(&store->tombstones_pending);
+}
+
 static bool has_work(const store_machine *store)
 {
     const bool has_drops = store->drop_count > 0 || !kvarve_list_is_empty(&store->dead_batches) ||
                            store->limbo_count > 0;
 
     return !kvarve_list_is_empty(&store->commit_queue) || (has_drops && store->wants_transaction) ||
-           (store->is_shutting_down && store->recency_dirty > 0);
+           wants_drop_record(store) || (store->is_shutting_down && store->recency_dirty > 0);
 }
 
 static void refuse_queue(store_machine *store, uint8_t refusal)
@@ -657,6 +663,13 @@ static void refuse_queue(store_machine *store, uint8_t refusal)
     while ((link = kvarve_list_take_first(&store->commit_queue)) != NULL) {
         put_fail_commit(KVARVE_LIST_ITEM(link, store_put, queue), refusal);
     }
+}
+
+/* Without a record for the drops alone: a later one carries them. */
+static void give_up_drop_record(store_machine *store)
+{
+    store->wants_drop_record = false;
+    store->wants_commit = true;
 }
 
 static bool is_empty(const store_commit *commit)
@@ -689,6 +702,7 @@ static kvarve_status begin_commit(store_machine *store, bool has_puts)
     }
     take_recency(commit);
     store->wants_transaction = false;
+    store->wants_drop_record = false; /* should this commit fail, a later record carries them */
     commit->generation = store->generation++;
     store->commit = commit;
     if (is_empty(commit)) { /* nothing is on flash that would have to go first */
@@ -708,6 +722,13 @@ static void start_one(store_machine *store)
         return;
     }
     status = begin_commit(store, true);
+    if (status == KVARVE_NO_SPACE && wipe_is_due(store)) {
+        return; /* blocks are about to be free: wipe_done calls again */
+    }
+    if (status == KVARVE_NO_SPACE && kvarve_list_is_empty(&store->commit_queue)) {
+        give_up_drop_record(store);
+        return;
+    }
     if (status == KVARVE_NO_SPACE && room_evict_record(store)) {
         status = begin_commit(store, false); /* its end asks for the next */
     }

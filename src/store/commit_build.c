@@ -366,19 +366,24 @@ bool build_add_put(store_commit *commit, store_put *put)
     return true;
 }
 
-/* Drops that no record carries yet ride in the last one. */
-bool build_add_drops(store_commit *commit)
+bool build_add_drops(store_commit *commit, bool may_open)
 {
-    new_record *record = current(commit);
+    store_machine *store = commit->store;
+    const bool opens = may_open && store->wants_drop_record;
+    new_record *record;
     kvarve_link *link;
     uint32_t count = 0;
 
-    KVARVE_LIST_FOREACH (link, &commit->store->tombstones_pending) {
+    KVARVE_LIST_FOREACH (link, &store->tombstones_pending) {
         count += count < DROPS_MAX;
     }
-    if (count == 0) {
+    if (count == 0 || (commit->record_count == 0 && !opens)) {
         return true;
     }
+    if (commit->record_count == 0 && !open_record(commit)) {
+        return false;
+    }
+    record = current(commit);
     record->batch.drops = kvarve_allocate_array(count, sizeof(uint64_t));
     if (record->batch.drops == NULL) {
         return false;

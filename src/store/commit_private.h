@@ -78,8 +78,9 @@ struct store_commit {
 
 /* commit_build.c: false: no memory, or too much for one commit. */
 bool build_add_put(store_commit *commit, store_put *put);
-bool build_add_drops(
-    store_commit *commit); /* drops that no record carries yet ride in the last one */
+/* Drops that no record carries yet ride in the last one; without any, in one of their own, where a
+ * caller's drop wants that. */
+bool build_add_drops(store_commit *commit, bool may_open);
 bool build_encode(store_commit *commit, new_record *record);
 /* KVARVE_BUSY: a file for headers is being made; KVARVE_IO: that failed. */
 kvarve_status build_place(store_commit *commit, new_record *record);

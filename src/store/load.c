@@ -453,17 +453,20 @@ void loader_recency(catalog_loader *loader, uint64_t checkpoint, uint64_t used)
 /* --- finish --- */
 
 /* Take a checkpoint out again, with what only it needed; its row is told by a tombstone when it is
- * a real drop. */
-static void remove_loaded(catalog_loader *loader, loaded_batch *loaded, size_t at)
+ * a real drop. False: no memory to note that. */
+static bool remove_loaded(catalog_loader *loader, loaded_batch *loaded, size_t at)
 {
     store_checkpoint *gone = loaded->checkpoints[at];
+    const uint64_t before = loader->store->by_id.count;
 
-    if (gone != NULL) {
-        loaded->checkpoints[at] = NULL;
-        gone->companion = NULL;
-        /* catalog_drop notes the drop for the next transaction; here it is on flash already. */
-        catalog_drop(loader->store, gone);
+    if (gone == NULL) {
+        return true;
     }
+    loaded->checkpoints[at] = NULL;
+    gone->companion = NULL;
+    /* catalog_drop notes the drop for the next transaction; here it is on flash already. */
+    catalog_drop(loader->store, gone);
+    return loader->store->by_id.count < before;
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -507,7 +510,9 @@ static kvarve_status finish_drops(catalog_loader *loader, kvarve_error *err)
         if (loaded == NULL || (i > 0 && loader->dropped[i] == loader->dropped[i - 1])) {
             continue;
         }
-        remove_loaded(loader, loaded, at);
+        if (!remove_loaded(loader, loaded, at)) {
+            return no_memory(err);
+        }
     }
     /* What remove_loaded noted is known on flash: only the tombstones stay. */
     store->drop_count = 0;

@@ -139,6 +139,7 @@ bool store_poll(store_machine *store)
         put_give_room(store); /* also when the arena has grown into its memory */
     }
     verify_poll(store);
+    wipe_start(store);
     commit_start(store);
     rebuild_mark_settle(store);
     return has_done;
@@ -191,7 +192,7 @@ void store_shut_down(store_machine *store)
 bool store_is_settled(const store_machine *store)
 {
     return store->is_failed || (store->commit == NULL && store->drop_count == 0 &&
-                                kvarve_list_is_empty(&store->dead_batches));
+                                kvarve_list_is_empty(&store->dead_batches) && !wipe_is_due(store));
 }
 
 const char *store_document(const store_machine *store, const char *namespace_text)
@@ -211,7 +212,8 @@ bool store_is_idle(const store_machine *store)
 {
     return store->commit == NULL && !has_running_put(store) &&
            store->env.executor->pending(store->env.executor) == 0 &&
-           (store->recency_dirty == 0 || store->is_failed || store->is_read_only);
+           ((store->recency_dirty == 0 && kvarve_list_is_empty(&store->unwiped)) ||
+            store->is_failed || store->is_read_only);
 }
 
 void store_close(store_machine *store)

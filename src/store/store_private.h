@@ -42,7 +42,7 @@ typedef struct tombstone tombstone;
 typedef struct put_page put_page;
 
 struct batch_row {
-    kvarve_link link; /* store.batches, or store.dead_batches */
+    kvarve_link link; /* store.batches, store.dead_batches, store.unwiped or store.wiping */
     uint64_t sequence;
     header_place place;
     uint32_t live;
@@ -322,6 +322,8 @@ struct store_machine {
     kvarve_list resident; /* page.lru */
     kvarve_list batches;
     kvarve_list dead_batches;
+    kvarve_list unwiped; /* batch_row.link: records that are to be overwritten */
+    kvarve_list wiping;  /* that are being */
     kvarve_list tombstones_pending;
     uint64_t damaged_pages;
     uint64_t soonest_deadline_ns; /* no put or load has an earlier one */
@@ -375,6 +377,7 @@ struct store_machine {
     kvarve_status growth_status; /* of the growth that did not work: NO_SPACE, or it failed */
     uint64_t growth_retry_ns;
     bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
+    bool wants_drop_record;   /* a caller's drop is to stand in a record */
     bool wants_transaction;   /* drops should become durable without a put */
     bool wants_commit;        /* commit_start was called, or a commit has ended */
     bool is_starting_commit;  /* commit_start runs, and will look at wants_commit again */
@@ -566,6 +569,11 @@ uint64_t room_flash_used(const store_machine *store);
  * them fill any cap; and a cap is shared by a few slot sizes, so one has at most a sixteenth. */
 uint64_t room_file_bytes(uint64_t wanted, uint64_t flash_bytes_max);
 uint64_t room_log_bytes_max(const store_machine *store); /* cap of the index's log */
+
+/* wipe.c: the rows of store.unwiped have left the index durably: overwrite their records, then free
+ * their blocks and them. */
+void wipe_start(store_machine *store);
+bool wipe_is_due(const store_machine *store); /* some of them are still to be, or being */
 
 /* commit.c */
 void commit_start(store_machine *store); /* if there is work and none runs */
