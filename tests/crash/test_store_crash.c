@@ -26,9 +26,9 @@
 #include "crash/crash_effort.h"
 #include "crash/store_scenario.h"
 
-#define SEEDS       UINT64_C(6)
+#define SEEDS       UINT64_C(5)
 #define SEEDS_AGAIN UINT64_C(1)
-#define PLANS_MIN   2400u
+#define PLANS_MIN   4000u
 
 typedef struct tally {
     uint64_t plans;
@@ -153,7 +153,7 @@ static void test_store_crash__recovery_is_cut_too(void **state)
         bool is_first = true;
 
         stage_begin(&at, &scenarios[i]);
-        for (uint64_t change = i % 5; is_first; change += 5) {
+        for (uint64_t change = i % 7; is_first; change += 7) {
             for (uint64_t seed = 0; seed < SEEDS_AGAIN * crash_effort(); seed++) {
                 is_first = sweep_second_cuts(&at, change, seed, &all);
             }

@@ -6,7 +6,8 @@
  *         was acknowledged durable is there after the process was killed or the power was cut.
  *         A full disk refuses the put and keeps what is stored, and evictions still commit.
  * Method  The scenarios of store_scenario.c once for every (fault, step of the matching calls,
- *         seed), until the step is not reached any more.
+ *         seed), until the step is not reached any more. Every second one ends with a kill of the
+ *         process, the others with a power cut.
  * Faults  A failed sync (the power is cut after it: what it lost is seen until then, and nobody can
  *         tell), EIO, ENOSPC, EDQUOT, EINTR, EMFILE, short reads and writes, torn writes, slow
  * calls past every deadline; a fault and then a power cut. A disk that flips bits in what it reads
@@ -30,7 +31,6 @@
 #include "crash/crash_effort.h"
 #include "crash/store_scenario.h"
 
-#define SEEDS     UINT64_C(2)
 #define FOR_EVER  (UINT64_C(1) << 40)
 #define FAR_NS    (100 * KVARVE_NS_PER_S)
 #define PLANS_MIN 10000u
@@ -189,14 +189,22 @@ static world_plan plan_of(const fault_kind *kind, uint64_t step, uint64_t seed)
                         .seed = step * 64 + seed};
 }
 
+static uint64_t scenario_number(const stage *at)
+{
+    return (uint64_t)(at->of - scenarios);
+}
+
+/* Each step once an effort: the process is killed after one, the power cut after the next, and in
+ * the next scenario the other way round. */
 static void sweep_kind(stage *at, const fault_kind *kind, tally *count)
 {
     bool is_reached = true;
 
     for (uint64_t step = (uint64_t)(kind - kinds) % crash_stride(); is_reached;
          step += crash_stride()) {
-        for (uint64_t seed = 0; seed < SEEDS * crash_effort(); seed++) {
-            const world_plan plan = plan_of(kind, step, seed);
+        for (uint64_t seed = 0; seed < crash_effort(); seed++) {
+            const uint64_t which = seed + (step + scenario_number(at)) % 2;
+            const world_plan plan = plan_of(kind, step, which);
 
             is_reached = run_fault(at, kind, &plan, count).fault_reached;
         }
