@@ -46,8 +46,8 @@ typedef struct kvarve_store_options {
         arena_bytes; /* RAM for pages, 1 MiB or more; default 256 MiB. Really allocated at open. */
     uint64_t flash_bytes_max; /* cap of segments, index and log; default a tenth of the disk. A
                                  tenth of the disk stays free. */
-    uint64_t segment_bytes;   /* size of one segment file, 1 MiB .. 64 GiB; default 64 MiB, 16 pages
-                                 if that is more */
+    uint64_t segment_bytes; /* wanted size of one segment file, 1 MiB .. 64 GiB; default 64 MiB. By
+                               the cap and for large pages it differs: docs/operations.md */
     uint64_t checkpoints_max; /* default 4,194,304 */
     uint32_t pool_threads;    /* threads for disk and copies, 1 .. 64; default 4 */
     uint32_t wait_ms; /* how long to wait for a store that another process has open; default 0 */
