@@ -531,7 +531,7 @@ kvarve_status wire_decode(const uint8_t *bytes, size_t size, wire_message *out, 
 {
     wire_message message = {0};
     const wire_row *row;
-    wire_head head;
+    wire_head head = {0};
     kvarve_status status = check_frame(bytes, size, &head, err);
 
     if (status != KVARVE_OK) {
@@ -549,7 +549,7 @@ kvarve_status wire_decode(const uint8_t *bytes, size_t size, wire_message *out, 
     if (status != KVARVE_OK) {
         return status;
     }
-    message.type = (wire_type)head.type;
+    message.type = (wire_type)row->type;
     message.id = head.id;
     *out = message;
     return KVARVE_OK;
@@ -583,7 +583,7 @@ kvarve_status wire_record_decode(wire_record record, const uint8_t *bytes, void 
     const wire_layout *layout = wire_record_layout(record);
     const codec_place place = {.message = layout->name, .err = err};
     const volatile uint8_t *shared = bytes;
-    any_record encoded;
+    any_record encoded = {0};
     any_record host;
     kvarve_status status;
 

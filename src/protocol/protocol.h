@@ -23,6 +23,7 @@
 
 /* WIRE_ERROR, WIRE_DONE, ...: the numbers of the schema. */
 typedef enum wire_type {
+    WIRE_NONE = 0, /* no message; the reply to what is no request */
 #define WIRE_TYPE_ENUM(number, NAME, ...) WIRE_##NAME = (number),
     WIRE_MESSAGE_TABLE(WIRE_TYPE_ENUM, WIRE_TYPE_ENUM)
 #undef WIRE_TYPE_ENUM
@@ -78,6 +79,7 @@ WIRE_MESSAGE_TABLE(WIRE_MESSAGE_STRUCT, WIRE_NOTHING)
 #define WIRE_SIZE_OF_LETTER(a, b) 16
 #define WIRE_SIZE_OF_RECORD(a, b) WIRE_RECORD_SIZE_##a
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): terms of a sum that stands behind a 0. */
 #define WIRE_SIZE_OF(kind, name, a, b, text) +WIRE_SIZE_OF_##kind(a, b)
 enum {
 #define WIRE_RECORD_SIZE(NAME, name, text)                                                         \
@@ -135,7 +137,7 @@ typedef struct wire_message {
 const char *wire_type_name(uint32_t type);
 /* Of a type that is one of ours (asserted), as below. */
 wire_role wire_type_role(uint32_t type);
-/* The reply to a request besides ERROR; 0 when it is no request. */
+/* The reply to a request besides ERROR; WIRE_NONE when it is no request. */
 uint32_t wire_type_reply(uint32_t type);
 /* The record of its items; WIRE_RECORD_NONE. */
 wire_record wire_type_item(uint32_t type);

@@ -23,7 +23,7 @@
 #define FIELD_ROW(field_kind, field, low, high, sentence)                                          \
     {                                                                                              \
         .name = #field,                                                                            \
-        .text = sentence,                                                                          \
+        .text = (sentence),                                                                        \
         .kind = WIRE_KIND_##field_kind,                                                            \
         .size = WIRE_SIZE_OF_##field_kind(low, high),                                              \
         .host = offsetof(here, field),                                                             \
@@ -37,7 +37,7 @@
         static const wire_field fields[] = {WIRE_FIELDS_##NAME(FIELD_ROW)};                        \
         static const wire_layout layout = {                                                        \
             .name = #thing,                                                                        \
-            .text = sentence,                                                                      \
+            .text = (sentence),                                                                    \
             .fields = fields,                                                                      \
             .field_count = sizeof fields / sizeof fields[0],                                       \
             .size = (bytes),                                                                       \
@@ -53,7 +53,7 @@
 #define EMPTY_LAYOUT(number, NAME, thing, role, answer, item, least, most, sentence)               \
     static const wire_layout *layout_##thing(void)                                                 \
     {                                                                                              \
-        static const wire_layout layout = {.name = #thing, .text = sentence};                      \
+        static const wire_layout layout = {.name = #thing, .text = (sentence)};                    \
                                                                                                    \
         return &layout;                                                                            \
     }
@@ -61,8 +61,6 @@
 /* clang-format off */
 WIRE_RECORD_TABLE(RECORD_LAYOUT)
 WIRE_MESSAGE_TABLE(MESSAGE_LAYOUT, EMPTY_LAYOUT)
-
-#define WIRE_NONE 0 /* the answer to what is no request */
 
 static const wire_row rows[] = {
 #define MESSAGE_ROW(number, NAME, thing, who, answer, record, fewest, highest, sentence)           \

@@ -19,10 +19,6 @@ static uint8_t bytes[WIRE_MESSAGE_MAX];
 static uint8_t again[WIRE_MESSAGE_MAX];
 static sample_items items;
 
-#define FOREACH_ROW(row)                                                                           \
-    for (uint32_t place = 0; place < UINT32_MAX; place = UINT32_MAX)                               \
-        for (const wire_row *row; (row = wire_row_at(place)) != NULL; place++)
-
 static size_t encode(const wire_message *message)
 {
     kvarve_error err = {0};
@@ -75,9 +71,10 @@ static void check_round_trip(const wire_row *row, sample_end end, uint32_t count
 
 static void test_wire__every_message_comes_back_at_its_limits(void **unused)
 {
+    const wire_row *row;
+
     (void)unused;
-    FOREACH_ROW(row)
-    {
+    for (uint32_t place = 0; (row = wire_row_at(place)) != NULL; place++) {
         check_round_trip(row, SAMPLE_LOW, row->least);
         check_round_trip(row, SAMPLE_HIGH, row->least);
         check_round_trip(row, SAMPLE_LOW, wire_row_most(row));
@@ -143,9 +140,10 @@ static kvarve_status decode_cut(size_t size, bool says_so)
 
 static void test_wire__every_truncation_is_refused(void **unused)
 {
+    const wire_row *row;
+
     (void)unused;
-    FOREACH_ROW(row)
-    {
+    for (uint32_t place = 0; (row = wire_row_at(place)) != NULL; place++) {
         const uint32_t most = wire_row_most(row);
         const uint32_t few = row->least > 2 ? row->least : 2;
         const uint32_t count = most < few ? most : few;
@@ -234,9 +232,10 @@ static void test_wire__counts_beyond_the_message_are_refused(void **unused)
 
 static void test_wire__a_small_buffer_is_not_written_past(void **unused)
 {
+    const wire_row *row;
+
     (void)unused;
-    FOREACH_ROW(row)
-    {
+    for (uint32_t place = 0; (row = wire_row_at(place)) != NULL; place++) {
         const uint32_t most = wire_row_most(row);
         const uint32_t count = most < row->least + 1 ? most : row->least + 1;
         const wire_message message = sample_message(row, SAMPLE_HIGH, count, &items);
