@@ -7,10 +7,11 @@
  * the simulator the same jobs run one at a time, in an order drawn from the seed, inside poll.
  *
  * Lanes    READ goes before COPY before WRITE in the pool, and WRITE never takes the last thread
- *          of a pool of two or more. COPY is short work of the processor. INDEX runs on one
- *          thread of its own, strictly in order of submission.
- * Threads  submit and poll are called under the store's lock (one caller at a time), `run` of
- *          several jobs at once. Nothing is cancelled: a job that was submitted is run.
+ *          of a pool of two or more; there the first one or two WRITE jobs go before COPY, so that
+ *          the disk is never idle while digests are taken. COPY is short work of the processor.
+ * INDEX runs on one thread of its own, strictly in order of submission. Threads  submit and poll
+ * are called under the store's lock (one caller at a time), `run` of several jobs at once. Nothing
+ * is cancelled: a job that was submitted is run.
  */
 #ifndef KVARVE_ENV_EXECUTOR_H
 #define KVARVE_ENV_EXECUTOR_H

@@ -3,6 +3,8 @@
  *
  * Invariants:
  * X1  A pool thread takes READ before COPY before WRITE: loads wait for nobody, copies are short.
+ * But while fewer than writes_first WRITE jobs run, they go before COPY: digests of a put, all of
+ *     them first, would leave the disk idle for a twentieth of the put.
  * X2  At most writes_max WRITE jobs run, one less than there are threads, so that a burst of writes
  *     leaves a thread to reads. A pool of one has no such thread to leave.
  * X3  submit wakes one thread, and a thread sleeps only when there is nothing that it may take.
@@ -21,6 +23,8 @@
 #include "base/assert.h"
 #include "env/clock.h"
 
+#define WRITES_FIRST_MAX 2u
+
 static bool may_take(const executor_posix *executor, kvarve_lane lane)
 {
     if (kvarve_list_is_empty(&executor->queued[lane])) {
@@ -33,10 +37,12 @@ static bool may_take(const executor_posix *executor, kvarve_lane lane)
 static kvarve_lane next_pool_lane(const executor_posix *executor)
 {
     static const kvarve_lane order[] = {KVARVE_LANE_READ, KVARVE_LANE_COPY, KVARVE_LANE_WRITE};
+    static const kvarve_lane idle[] = {KVARVE_LANE_READ, KVARVE_LANE_WRITE, KVARVE_LANE_COPY};
+    const kvarve_lane *lanes = executor->writes_running < executor->writes_first ? idle : order;
 
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) { /* X1 */
-        if (may_take(executor, order[i])) {
-            return order[i];
+        if (may_take(executor, lanes[i])) {
+            return lanes[i];
         }
     }
     return KVARVE_LANE_INDEX;
@@ -264,6 +270,7 @@ int executor_posix_start(executor_posix *executor, const env_posix_options *opti
         .base = {.submit = posix_submit, .poll = posix_poll, .pending = posix_pending},
         .options = *options,
         .writes_max = pool_threads == 1 ? 1 : pool_threads - 1,
+        .writes_first = pool_threads > WRITES_FIRST_MAX ? WRITES_FIRST_MAX : pool_threads - 1,
     };
     mutex_init(&executor->quiet_mutex);
     condition_init(&executor->quiet);

@@ -17,7 +17,8 @@
 typedef struct executor_posix {
     kvarve_executor base; /* first: it is a kvarve_executor */
     env_posix_options options;
-    uint32_t writes_max; /* WRITE jobs that may run at once */
+    uint32_t writes_max;   /* WRITE jobs that may run at once */
+    uint32_t writes_first; /* of them, before COPY */
 
     atomic_bool is_halted;
     atomic_uint touching_count; /* COPY and READ jobs between take and end */

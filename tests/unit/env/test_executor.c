@@ -157,6 +157,27 @@ static void test_executor__reads_go_before_copies_before_writes(void **state)
     assert_string_equal(notes, "grRcCwW");
 }
 
+static void test_executor__copies_do_not_keep_the_disk_idle(void **state)
+{
+    note_job jobs[6];
+    const char *write;
+
+    (void)state;
+    start_pool(2);
+    submit(&jobs[0], KVARVE_LANE_READ, 'g', true);
+    submit(&jobs[1], KVARVE_LANE_READ, 'g', true);
+    wait_for_notes(2);
+    submit(&jobs[2], KVARVE_LANE_COPY, 'c', false);
+    submit(&jobs[3], KVARVE_LANE_COPY, 'C', false);
+    submit(&jobs[4], KVARVE_LANE_COPY, 'C', false);
+    submit(&jobs[5], KVARVE_LANE_WRITE, 'w', false);
+    open_gate();
+    poll_all();
+    write = strchr(notes, 'w');
+    assert_non_null(write);
+    assert_true(write - notes <= 3); /* one of the first two */
+}
+
 static void test_executor__writes_leave_one_thread_to_the_others(void **state)
 {
     note_job writes[3];
@@ -383,6 +404,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         CASE(test_executor__reads_go_before_copies_before_writes),
+        CASE(test_executor__copies_do_not_keep_the_disk_idle),
         CASE(test_executor__writes_leave_one_thread_to_the_others),
         CASE(test_executor__a_pool_of_one_writes_too),
         CASE(test_executor__all_threads_read_at_once),
