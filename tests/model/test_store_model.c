@@ -3,9 +3,10 @@
  * must hold: a list of checkpoints, searched by brute force.
  *
  * Tokens are ones and twos and boundaries are short, so that prefixes overlap all the time. Calls:
- * put (at once, or staged and gone on with later, or aborted), replay, find, find_all, restore,
- * lease and hold, drop, trim, verify, reopen. With a small cap the store also evicts; then what is
- * gone must have been counted as evicted and must not have been leased.
+ * put (at once, or staged and gone on with later, or given up; from regions, in pieces or in place;
+ * open, and many at once: model_ways.c), replay, find, find_all, restore, lease and hold, drop,
+ * trim, verify, reopen. With a small cap the store also evicts; then what is gone must have been
+ * counted as evicted and must not have been leased.
  *
  * Seeds are fixed and printed; KVARVE_SEED runs one other, KVARVE_STEPS so many steps.
  */
@@ -21,14 +22,9 @@
 
 #include "api/open_in.h"
 #include "base/alloc.h"
-#include "contract/engine.h"
-#include "kvarve/admin.h"
-#include "simulate/world.h"
+#include "model/model_run.h"
 
-#define TOKENS_MAX  80u
 #define ENTRIES_MAX 4096u
-#define STAGED_MAX  3u
-#define LEASES_MAX  3u
 #define FOUND_MAX   256u
 #if defined(KVARVE_CHECKED) && KVARVE_CHECKED
 #define STEPS 500u /* with sanitizers and expensive assertions */
@@ -36,64 +32,20 @@
 #define STEPS 2000u
 #endif
 
-static kvarve_error err;
+kvarve_error model_error;
 
-static void expect_ok(kvarve_status status, const char *call, const char *file, int line)
+void model_expect_ok(kvarve_status status, const char *call, const char *file, int line)
 {
     if (status != KVARVE_OK) {
-        print_error("%s: %s: %s\n", call, kvarve_status_text(status), err.text);
+        print_error("%s: %s: %s\n", call, kvarve_status_text(status), model_error.text);
         _fail(file, line);
     }
 }
 
-/* NOLINTNEXTLINE(readability-identifier-naming): it reads as those of cmocka. */
-#define assert_ok(call) expect_ok((call), #call, __FILE__, __LINE__)
-
 static const engine_layout *const layouts[] = {&engine_plain, &engine_exact, &engine_rows,
                                                &engine_dense};
-#define LAYOUTS    4u
-#define DENSE      3u
-#define DENSE_SPAN 16u /* every page end of all its groups */
 
-typedef struct entry {
-    uint8_t id[32];
-    uint32_t tokens[TOKENS_MAX];
-    uint32_t layout;
-    engine_state state; /* prefix NULL: made of the tokens when needed */
-    uint32_t leases;
-    bool is_alive;
-} entry;
-
-typedef struct staged_put {
-    kvarve_put *put; /* NULL: free */
-    kvarve_prefix *prefix;
-    entry what;
-} staged_put;
-
-typedef struct held_lease {
-    kvarve_lease *lease;
-    entry *of;
-} held_lease;
-
-typedef struct run {
-    uint64_t random;
-    sim_world *world;
-    kvarve_store_options options;
-    kvarve_store *store;
-    engine engines[LAYOUTS];
-    entry *entries;
-    size_t entry_count;
-    staged_put staged[STAGED_MAX];
-    held_lease held[LEASES_MAX];
-    uint64_t evictions;
-    uint64_t puts;
-    uint64_t present;
-    uint64_t finds;
-    uint64_t hits;
-    uint64_t restores;
-} run;
-
-static uint32_t draw(run *at, uint32_t below)
+uint32_t model_draw(run *at, uint32_t below)
 {
     return (uint32_t)(world_next_random(&at->random) % below);
 }
@@ -102,10 +54,11 @@ static uint32_t draw(run *at, uint32_t below)
 
 static void open_store(run *at)
 {
-    assert_ok(api_open_in(world_env(at->world), "/s", &at->options, &at->store, &err));
+    assert_ok(api_open_in(world_env(at->world), "/s", &at->options, &at->store, &model_error));
     for (uint32_t i = 0; i < LAYOUTS; i++) {
-        assert_ok(engine_open(&at->engines[i], at->store, layouts[i], &err));
+        assert_ok(engine_open(&at->engines[i], at->store, layouts[i], &model_error));
     }
+    model_register(at);
     at->evictions = 0;
 }
 
@@ -117,12 +70,12 @@ static void close_store(run *at)
     kvarve_close(at->store);
 }
 
-static kvarve_prefix *prefix_of(const uint32_t *tokens, uint64_t count)
+kvarve_prefix *model_prefix(const uint32_t *tokens, uint64_t count)
 {
     kvarve_prefix *prefix = NULL;
 
-    assert_ok(kvarve_prefix_create(&prefix, &err));
-    assert_ok(kvarve_prefix_append(prefix, tokens, (size_t)count, &err));
+    assert_ok(kvarve_prefix_create(&prefix, &model_error));
+    assert_ok(kvarve_prefix_append(prefix, tokens, (size_t)count, &model_error));
     return prefix;
 }
 
@@ -138,12 +91,12 @@ static entry *find_entry(run *at, const uint8_t id[32])
     return NULL;
 }
 
-static void learn(run *at, kvarve_put *put, const entry *what)
+void model_learn_put(run *at, kvarve_put *put, const entry *what)
 {
     uint8_t id[32];
     entry *known;
 
-    assert_ok(kvarve_put_id(put, id, &err));
+    assert_ok(kvarve_put_id(put, id, &model_error));
     known = find_entry(at, id);
     if (known == NULL) {
         assert_true(at->entry_count < ENTRIES_MAX);
@@ -181,8 +134,8 @@ static void follow_evictions(run *at)
     uint64_t gone = 0;
 
     assert_non_null(is_listed);
-    assert_ok(kvarve_list_checkpoints(at->store, list_one, &list, &err));
-    assert_ok(kvarve_statistics_get(at->store, &now, &err));
+    assert_ok(kvarve_list_checkpoints(at->store, list_one, &list, &model_error));
+    assert_ok(kvarve_statistics_get(at->store, &now, &model_error));
     for (size_t i = 0; i < at->entry_count; i++) {
         entry *known = &at->entries[i];
 
@@ -206,33 +159,33 @@ static void draw_tokens(run *at, uint32_t tokens[TOKENS_MAX])
 {
     uint32_t kept = 0;
 
-    if (at->entry_count > 0 && draw(at, 4) > 0) {
-        kept = draw(at, TOKENS_MAX + 1);
-        memcpy(tokens, at->entries[draw(at, (uint32_t)at->entry_count)].tokens,
+    if (at->entry_count > 0 && model_draw(at, 4) > 0) {
+        kept = model_draw(at, TOKENS_MAX + 1);
+        memcpy(tokens, at->entries[model_draw(at, (uint32_t)at->entry_count)].tokens,
                kept * sizeof *tokens);
     }
     for (uint32_t i = kept; i < TOKENS_MAX; i++) {
-        tokens[i] = 1 + draw(at, 2) % (draw(at, 3) + 1);
+        tokens[i] = 1 + model_draw(at, 2) % (model_draw(at, 3) + 1);
     }
 }
 
-static entry draw_entry(run *at)
+entry model_draw_entry(run *at)
 {
-    entry what = {.layout = draw(at, LAYOUTS)};
+    entry what = {.layout = model_draw(at, LAYOUTS)};
 
-    if (at->entry_count > 0 && draw(at, 4) == 0) {
-        what = at->entries[draw(at, (uint32_t)at->entry_count)]; /* a replay */
+    if (at->entry_count > 0 && model_draw(at, 4) == 0) {
+        what = at->entries[model_draw(at, (uint32_t)at->entry_count)]; /* a replay */
         return what;
     }
     draw_tokens(at, what.tokens);
-    what.state.tokens = 1 + draw(at, TOKENS_MAX);
-    what.state.kind = draw(at, 3);
+    what.state.tokens = 1 + model_draw(at, TOKENS_MAX);
+    what.state.kind = model_draw(at, 3);
     if (what.layout == 2) {
         what.state.draft_tokens =
-            what.state.tokens - draw(at, 2) * draw(at, (uint32_t)what.state.tokens);
+            what.state.tokens - model_draw(at, 2) * model_draw(at, (uint32_t)what.state.tokens);
     }
     if (what.layout == 1) {
-        what.state.variant = draw(at, 2);
+        what.state.variant = model_draw(at, 2);
     }
     return what;
 }
@@ -242,7 +195,7 @@ static void end_staged(run *at, staged_put *one)
     const uint32_t state = kvarve_put_status(one->put);
 
     if (state == KVARVE_PUT_DURABLE || state == KVARVE_PUT_PRESENT || state == KVARVE_PUT_READY) {
-        learn(at, one->put, &one->what);
+        model_learn_put(at, one->put, &one->what);
     }
     at->present += state == KVARVE_PUT_PRESENT;
     kvarve_put_release(&one->put);
@@ -253,44 +206,50 @@ static void end_staged(run *at, staged_put *one)
 static bool advance(run *at, staged_put *one)
 {
     const engine *machine = &at->engines[one->what.layout];
-    kvarve_status status = kvarve_put_wait(one->put, KVARVE_PUT_STAGED, 10, &err);
+    kvarve_status status = kvarve_put_wait(one->put, KVARVE_PUT_STAGED, 10, &model_error);
 
     if (status == KVARVE_BUSY) {
         return false; /* there is no room yet */
     }
+    if (one->is_open) {
+        model_advance_open(at, one);
+        return kvarve_put_status(one->put) == KVARVE_PUT_ABORTED;
+    }
     for (uint32_t rank = 0; rank < machine->layout->ranks && status == KVARVE_OK; rank++) {
-        status = engine_put_fill(machine, one->put, &one->what.state, rank, NULL, &err);
-        if (status == KVARVE_OK) {
-            (void)!kvarve_put_ack(one->put, rank, NULL, 0, NULL); /* a second one may be wrong */
-        }
+        status = model_hand_over(at, one, rank);
     }
     assert_true(status == KVARVE_OK || status == KVARVE_MISS || status == KVARVE_BUSY);
-    return kvarve_put_wait(one->put, KVARVE_PUT_DURABLE, 10, &err) != KVARVE_BUSY;
+    return kvarve_put_wait(one->put, KVARVE_PUT_DURABLE, 10, &model_error) != KVARVE_BUSY;
 }
 
 static void begin_staged(run *at, staged_put *one)
 {
-    one->what = draw_entry(at);
+    one->what = model_draw_entry(at);
     if (one->what.layout == DENSE) {
         one->what.layout = 0; /* what a staged put holds would be boundaries that no entry has */
     }
-    one->prefix = prefix_of(one->what.tokens, TOKENS_MAX);
+    model_draw_way(at, one);
+    one->prefix = model_prefix(one->what.tokens, TOKENS_MAX);
     one->what.state.prefix = one->prefix;
-    assert_ok(
-        engine_put_begin(&at->engines[one->what.layout], &one->what.state, NULL, &one->put, &err));
+    if (model_draw(at, 3) == 0) {
+        model_begin_open(at, one);
+    } else {
+        assert_ok(engine_put_begin(&at->engines[one->what.layout], &one->what.state, NULL,
+                                   &one->put, &model_error));
+    }
     at->puts++;
 }
 
 static void step_staged(run *at)
 {
-    staged_put *one = &at->staged[draw(at, STAGED_MAX)];
+    staged_put *one = &at->staged[model_draw(at, STAGED_MAX)];
 
     if (one->put == NULL) {
         begin_staged(at, one);
         return;
     }
-    if (draw(at, 6) == 0) {
-        kvarve_put_abort(one->put);
+    if (model_draw(at, 6) == 0) {
+        model_give_up(at, one);
         end_staged(at, one);
         return;
     }
@@ -300,7 +259,7 @@ static void step_staged(run *at)
 }
 
 /* Waiters wait for older puts only, so going round ends them all. */
-static void end_all_staged(run *at)
+void model_end_all_staged(run *at)
 {
     for (uint32_t round = 0; round < 1000; round++) {
         bool has_more = false;
@@ -322,15 +281,17 @@ static void end_all_staged(run *at)
 
 static void step_put(run *at)
 {
-    staged_put one = {.what = draw_entry(at)};
+    staged_put one = {.what = model_draw_entry(at)};
 
-    one.prefix = prefix_of(one.what.tokens, TOKENS_MAX);
+    one.lane = STAGED_MAX;
+    model_draw_way(at, &one);
+    one.prefix = model_prefix(one.what.tokens, TOKENS_MAX);
     one.what.state.prefix = one.prefix;
-    assert_ok(
-        engine_put_begin(&at->engines[one.what.layout], &one.what.state, NULL, &one.put, &err));
+    assert_ok(engine_put_begin(&at->engines[one.what.layout], &one.what.state, NULL, &one.put,
+                               &model_error));
     at->puts++;
     for (uint32_t i = 0; !advance(at, &one); i++) {
-        end_all_staged(at); /* it waits for one of these, or for the room they have */
+        model_end_all_staged(at); /* it waits for one of these, or for the room they have */
         assert_true(i < 100);
     }
     assert_true(kvarve_put_status(one.put) == KVARVE_PUT_DURABLE ||
@@ -349,18 +310,18 @@ typedef struct question {
 
 static question draw_question(run *at)
 {
-    question ask = {.layout = draw(at, LAYOUTS), .options = KVARVE_FIND_OPTIONS_INIT};
+    question ask = {.layout = model_draw(at, LAYOUTS), .options = KVARVE_FIND_OPTIONS_INIT};
 
     draw_tokens(at, ask.tokens);
-    ask.length = 1 + draw(at, TOKENS_MAX);
-    if (draw(at, 2) == 0) {
-        ask.options.max_tokens = draw(at, TOKENS_MAX + 20);
-        ask.options.min_tokens = draw(at, 30);
-        ask.options.multiple_of = draw(at, 6);
+    ask.length = 1 + model_draw(at, TOKENS_MAX);
+    if (model_draw(at, 2) == 0) {
+        ask.options.max_tokens = model_draw(at, TOKENS_MAX + 20);
+        ask.options.min_tokens = model_draw(at, 30);
+        ask.options.multiple_of = model_draw(at, 6);
     }
-    ask.options.kinds = draw(at, 2) * draw(at, 8);
-    ask.options.preferred_kind = draw(at, 3);
-    ask.options.flags = draw(at, 3) == 0 ? KVARVE_FIND_NO_DERIVED : 0;
+    ask.options.kinds = model_draw(at, 2) * model_draw(at, 8);
+    ask.options.preferred_kind = model_draw(at, 3);
+    ask.options.flags = model_draw(at, 3) == 0 ? KVARVE_FIND_NO_DERIVED : 0;
     return ask;
 }
 
@@ -426,7 +387,7 @@ static void learn_ready(run *at)
         const uint32_t state = one->put == NULL ? KVARVE_PUT_WAITING : kvarve_put_status(one->put);
 
         if (state == KVARVE_PUT_READY) {
-            learn(at, one->put, &one->what);
+            model_learn_put(at, one->put, &one->what);
         } else if (state == KVARVE_PUT_DURABLE || state == KVARVE_PUT_PRESENT) {
             end_staged(at, one);
         }
@@ -449,7 +410,7 @@ static void step_find(run *at)
 {
     static kvarve_boundary found[FOUND_MAX];
     const question ask = draw_question(at);
-    kvarve_prefix *prefix = prefix_of(ask.tokens, ask.length);
+    kvarve_prefix *prefix = model_prefix(ask.tokens, ask.length);
     size_t count = 0;
     size_t expected;
     kvarve_status status;
@@ -458,7 +419,7 @@ static void step_find(run *at)
     expected = count_expected(at, &ask);
     assert_true(expected < FOUND_MAX);
     status = kvarve_find(at->engines[ask.layout].space, prefix, &ask.options, found, FOUND_MAX,
-                         &count, NULL, NULL, &err);
+                         &count, NULL, NULL, &model_error);
     assert_int_equal(status, expected > 0 ? KVARVE_OK : KVARVE_MISS);
     assert_int_equal(count, expected);
     check_order(&ask, found, count);
@@ -477,12 +438,12 @@ static void step_find(run *at)
 static void step_find_all(run *at)
 {
     const question ask = draw_question(at);
-    kvarve_prefix *prefix = prefix_of(ask.tokens, ask.length);
+    kvarve_prefix *prefix = model_prefix(ask.tokens, ask.length);
     uint8_t bitmap[TOKENS_MAX / 8 + 1];
 
     learn_ready(at);
     assert_ok(kvarve_find_all(at->engines[ask.layout].space, prefix, &ask.options, bitmap,
-                              sizeof bitmap, &err));
+                              sizeof bitmap, &model_error));
     for (uint64_t length = 0; length <= ask.length; length++) {
         bool is_expected = is_derived(at, &ask, length);
 
@@ -499,7 +460,7 @@ static void step_find_all(run *at)
 static entry *draw_alive(run *at)
 {
     for (uint32_t i = 0; i < 20 && at->entry_count > 0; i++) {
-        entry *known = &at->entries[draw(at, (uint32_t)at->entry_count)];
+        entry *known = &at->entries[model_draw(at, (uint32_t)at->entry_count)];
 
         if (known->is_alive) {
             return known;
@@ -522,10 +483,10 @@ static entry *take_lease(run *at, uint32_t mode, kvarve_lease **out)
         return NULL;
     }
     learn_ready(at);
-    prefix = prefix_of(wanted->tokens, wanted->state.tokens);
+    prefix = model_prefix(wanted->tokens, wanted->state.tokens);
     wanted->state.prefix = prefix;
-    status =
-        engine_find(&at->engines[wanted->layout], &wanted->state, mode, &found, out, &miss, &err);
+    status = engine_find(&at->engines[wanted->layout], &wanted->state, mode, &found, out, &miss,
+                         &model_error);
     if (status != KVARVE_OK) {
         fail_msg("layout %u, %llu tokens, kind %u: %s", wanted->layout,
                  (unsigned long long)wanted->state.tokens, wanted->state.kind,
@@ -547,19 +508,20 @@ static void check_lease(run *at, kvarve_lease *lease, const entry *known, bool i
 {
     const engine *machine = &at->engines[known->layout];
     engine_state state = known->state;
-    kvarve_prefix *prefix = prefix_of(known->tokens, known->state.tokens);
+    kvarve_prefix *prefix = model_prefix(known->tokens, known->state.tokens);
 
     state.prefix = prefix;
     if (is_loaded) {
-        if (kvarve_lease_wait(lease, 10000, NULL, &err) == KVARVE_BUSY) {
-            end_all_staged(at); /* they have the arena */
+        if (kvarve_lease_wait(lease, 10000, NULL, &model_error) == KVARVE_BUSY) {
+            model_end_all_staged(at); /* they have the arena */
         }
-        assert_ok(kvarve_lease_wait(lease, 10000, NULL, &err));
-        assert_ok(engine_view(machine, lease, &state, false, &err));
+        assert_ok(kvarve_lease_wait(lease, 10000, NULL, &model_error));
+        assert_ok(engine_view(machine, lease, &state, false, &model_error));
+        model_copy_back(at, lease, known, &state);
     }
-    if (engine_read(machine, lease, &state, false, &err) == KVARVE_MISS) {
-        end_all_staged(at);
-        assert_ok(engine_read(machine, lease, &state, false, &err));
+    if (engine_read(machine, lease, &state, false, &model_error) == KVARVE_MISS) {
+        model_end_all_staged(at);
+        assert_ok(engine_read(machine, lease, &state, false, &model_error));
     }
     kvarve_prefix_free(prefix);
     at->restores++;
@@ -567,7 +529,7 @@ static void check_lease(run *at, kvarve_lease *lease, const entry *known, bool i
 
 static void step_restore(run *at)
 {
-    const bool is_loaded = draw(at, 2) == 0;
+    const bool is_loaded = model_draw(at, 2) == 0;
     kvarve_lease *lease = NULL;
     const entry *known = take_lease(at, is_loaded ? KVARVE_LEASE_LOAD : KVARVE_LEASE_SOFT, &lease);
 
@@ -588,7 +550,7 @@ static void let_go(run *at, held_lease *one)
 
 static void step_hold(run *at)
 {
-    held_lease *one = &at->held[draw(at, LEASES_MAX)];
+    held_lease *one = &at->held[model_draw(at, LEASES_MAX)];
 
     if (one->lease != NULL) {
         let_go(at, one);
@@ -615,7 +577,7 @@ static void step_drop(run *at)
         return;
     }
     learn_ready(at);
-    status = kvarve_drop(at->store, known->id, &err);
+    status = kvarve_drop(at->store, known->id, &model_error);
     if (status == KVARVE_BUSY) { /* leased, or a staged put of the same is on its way */
         return;
     }
@@ -628,9 +590,9 @@ static void step_verify(run *at)
 {
     kvarve_verify_result result;
 
-    assert_ok(kvarve_verify(at->store, NULL, NULL, &result, &err));
+    assert_ok(kvarve_verify(at->store, NULL, NULL, &result, &model_error));
     assert_int_equal(result.pages_damaged, 0);
-    assert_ok(kvarve_trim(at->store, NULL, &err));
+    assert_ok(kvarve_trim(at->store, NULL, &model_error));
 }
 
 static void step_reopen(run *at)
@@ -638,7 +600,7 @@ static void step_reopen(run *at)
     for (uint32_t i = 0; i < LEASES_MAX; i++) {
         let_go(at, &at->held[i]);
     }
-    end_all_staged(at);
+    model_end_all_staged(at);
     follow_evictions(at);
     close_store(at);
     open_store(at);
@@ -647,10 +609,12 @@ static void step_reopen(run *at)
 
 static void take_step(run *at)
 {
-    const uint32_t dice = draw(at, 100);
+    const uint32_t dice = model_draw(at, 100);
 
-    if (dice < 25) {
+    if (dice < 22) {
         step_put(at);
+    } else if (dice < 25) {
+        model_put_many(at);
     } else if (dice < 45) {
         step_staged(at);
     } else if (dice < 65) {
@@ -683,6 +647,9 @@ static void run_seed(uint64_t seed, uint64_t flash_bytes_max, uint64_t steps)
     at.options.arena_bytes = UINT64_C(1) << 20;
     at.options.segment_bytes = UINT64_C(1) << 20;
     at.options.flash_bytes_max = flash_bytes_max;
+    for (uint32_t i = 0; i < STAGED_MAX; i++) {
+        at.staged[i].lane = i;
+    }
     at.entries = kvarve_allocate_array(ENTRIES_MAX, sizeof(entry));
     assert_non_null(at.entries);
     open_store(&at);
@@ -699,7 +666,14 @@ static void run_seed(uint64_t seed, uint64_t flash_bytes_max, uint64_t steps)
                   at.entry_count, (unsigned long long)at.puts, (unsigned long long)at.present,
                   (unsigned long long)at.finds, (unsigned long long)at.hits,
                   (unsigned long long)at.restores);
+    print_message("  %llu puts were open, %llu of %llu at once, %llu given up; %llu copies from "
+                  "regions, %llu back\n",
+                  (unsigned long long)at.closed, (unsigned long long)at.many_kept,
+                  (unsigned long long)at.many, (unsigned long long)at.given_up,
+                  (unsigned long long)at.copied, (unsigned long long)at.copied_back);
     assert_true(at.hits > at.finds / 10 && at.present > 0); /* or it proves little */
+    assert_true(at.closed > steps / 200 && at.many_kept > steps / 100 && at.copied > steps / 100 &&
+                at.copied_back > 0 && at.given_up > steps / 200);
     kvarve_release(at.entries);
     assert_int_equal(world_open_descriptors(at.world), 0);
     world_destroy(at.world);
