@@ -44,10 +44,25 @@ typedef struct codec_place {
 
 /* --- numbers --- */
 
+/* Loops of a length that the compiler knows become one store or load. */
 static void store_number(uint8_t *at, uint64_t value, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
+    switch (size) {
+    case 8:
+        for (size_t i = 0; i < 8; i++) {
+            at[i] = (uint8_t)(value >> (8 * i));
+        }
+        break;
+    case 4:
+        for (size_t i = 0; i < 4; i++) {
+            at[i] = (uint8_t)(value >> (8 * i));
+        }
+        break;
+    default:
+        for (size_t i = 0; i < size; i++) {
+            at[i] = (uint8_t)(value >> (8 * i));
+        }
+        break;
     }
 }
 
@@ -55,10 +70,23 @@ static uint64_t load_number(const uint8_t *at, size_t size)
 {
     uint64_t value = 0;
 
-    for (size_t i = 0; i < size; i++) {
-        value |= (uint64_t)at[i] << (8 * i);
+    switch (size) {
+    case 8:
+        for (size_t i = 0; i < 8; i++) {
+            value |= (uint64_t)at[i] << (8 * i);
+        }
+        return value;
+    case 4:
+        for (size_t i = 0; i < 4; i++) {
+            value |= (uint64_t)at[i] << (8 * i);
+        }
+        return value;
+    default:
+        for (size_t i = 0; i < size; i++) {
+            value |= (uint64_t)at[i] << (8 * i);
+        }
+        return value;
     }
-    return value;
 }
 
 /* The host's own number of `size` bytes. */
@@ -408,15 +436,27 @@ kvarve_status wire_encode_item(wire_type type, uint32_t index, const void *item,
     return encode_leaves(&place, wire_record_layout(row->item), item, out + at);
 }
 
+/* There is room for them. */
 static kvarve_status encode_items(const wire_row *row, const wire_message *message, uint8_t *out,
-                                  size_t room, kvarve_error *err)
+                                  kvarve_error *err)
 {
-    const uint8_t *items = message->items;
+    codec_place place = {.message = row->layout()->name, .is_item = true, .err = err};
+    const wire_layout *layout = wire_record_layout(row->item);
+    const uint8_t *host = message->items;
     kvarve_status status = KVARVE_OK;
 
-    for (uint32_t i = 0; items != NULL && i < message->count && status == KVARVE_OK; i++) {
-        status = wire_encode_item(message->type, i, items + i * wire_record_host_size(row->item),
-                                  out, room, err);
+    if (host == NULL || message->count == 0) {
+        return KVARVE_OK;
+    }
+    if (row->item == WIRE_RECORD_OCTET) { /* as they are, and there are many */
+        memcpy(out, host, message->count);
+        return KVARVE_OK;
+    }
+    for (uint32_t i = 0; i < message->count && status == KVARVE_OK; i++) {
+        place.item = i;
+        status = encode_leaves(&place, layout, host, out);
+        host += layout->host_size;
+        out += layout->size;
     }
     return status;
 }
@@ -443,7 +483,7 @@ kvarve_status wire_encode(const wire_message *message, uint8_t *out, size_t room
     status = encode_fields(row->layout(), (const uint8_t *)&message->as, out + WIRE_HEAD_SIZE, err);
     if (status == KVARVE_OK && row->item != WIRE_RECORD_NONE) {
         store_number(out + items_at(row) - COUNT_SIZE, message->count, COUNT_SIZE);
-        status = encode_items(row, message, out, room, err);
+        status = encode_items(row, message, out + items_at(row), err);
     }
     if (status != KVARVE_OK) {
         return status;
@@ -486,7 +526,7 @@ static kvarve_status check_frame(const uint8_t *bytes, size_t size, wire_head *o
         return kvarve_fail(err, KVARVE_UNSUPPORTED, "%s: flags %#x, none are known",
                            wire_type_name(out->type), out->flags);
     }
-    if (out->size != size || size > WIRE_MESSAGE_MAX) {
+    if (out->size != size) {
         return kvarve_fail(err, KVARVE_INVALID, "%s: %zu bytes, it says %" PRIu32,
                            wire_type_name(out->type), size, out->size);
     }
@@ -516,13 +556,17 @@ static kvarve_status check_items(const wire_row *row, const uint8_t *bytes, uint
                                  kvarve_error *err)
 {
     codec_place place = {.message = row->layout()->name, .is_item = true, .err = err};
+    const wire_layout *layout = wire_record_layout(row->item);
     kvarve_status status = KVARVE_OK;
     any_record room;
 
+    if (row->item == WIRE_RECORD_OCTET) { /* any of them is right */
+        return KVARVE_OK;
+    }
     for (uint32_t i = 0; i < count && status == KVARVE_OK; i++) {
         place.item = i;
-        status = decode_leaves(&place, wire_record_layout(row->item),
-                               bytes + i * wire_record_size(row->item), (uint8_t *)&room);
+        status = decode_leaves(&place, layout, bytes, (uint8_t *)&room);
+        bytes += layout->size;
     }
     return status;
 }

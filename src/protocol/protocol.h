@@ -123,7 +123,8 @@ typedef struct wire_message {
     uint32_t count; /* items */
     uint64_t id;
     const void *items;    /* to encode: an array of the item's struct; NULL: they are in place */
-    const uint8_t *bytes; /* decoded: the items, in the message; wire_item reads them */
+    const uint8_t *bytes; /* decoded: the items, in the message; wire_item reads them. Octets are
+                             what they are and can be copied from here */
     union {
 #define WIRE_UNION_MEMBER(number, NAME, name, ...) wire_##name name;
         WIRE_MESSAGE_TABLE(WIRE_UNION_MEMBER, WIRE_NOTHING)

@@ -174,7 +174,7 @@ static void check_refused(size_t at, uint8_t value, size_t size, kvarve_status e
     bytes[at] = was;
 }
 
-static void test_wire__flags_unknown_types_and_wrong_ids_are_refused(void **unused)
+static void test_wire__heads_that_do_not_fit_are_refused(void **unused)
 {
     wire_message message = {.type = WIRE_DROP, .id = 3};
     wire_message event = {.type = WIRE_EVENT};
@@ -186,6 +186,8 @@ static void test_wire__flags_unknown_types_and_wrong_ids_are_refused(void **unus
     check_refused(3, 0x80, size, KVARVE_UNSUPPORTED, "drop: flags 0x8000, none are known");
     check_refused(0, 0, size, KVARVE_UNSUPPORTED, "message of type 0, which is not known");
     check_refused(1, 0x10, size, KVARVE_UNSUPPORTED, "message of type 4145, which is not known");
+    check_refused(4, 49, size, KVARVE_INVALID, "drop: 48 bytes, it says 49");
+    check_refused(6, 1, size, KVARVE_INVALID, "drop: 48 bytes, it says 65584");
     check_refused(8, 0, size, KVARVE_INVALID, "drop: id is 0, allowed 1 or more");
     event.as.event = (wire_event){.kind = KVARVE_EVENT_READY, .cookie = 1};
     size = encode(&event);
@@ -394,7 +396,7 @@ int main(void)
         cmocka_unit_test(test_wire__every_message_comes_back_at_its_limits),
         cmocka_unit_test(test_wire__fields_come_back_in_their_struct),
         cmocka_unit_test(test_wire__every_truncation_is_refused),
-        cmocka_unit_test(test_wire__flags_unknown_types_and_wrong_ids_are_refused),
+        cmocka_unit_test(test_wire__heads_that_do_not_fit_are_refused),
         cmocka_unit_test(test_wire__a_head_is_read_whatever_follows),
         cmocka_unit_test(test_wire__counts_beyond_the_message_are_refused),
         cmocka_unit_test(test_wire__a_small_buffer_is_not_written_past),

@@ -214,6 +214,18 @@ static void test_schema__records_have_no_records_in_them(void **unused)
     }
 }
 
+/* The codec copies them without a look at each. */
+static void test_schema__an_octet_is_any_byte(void **unused)
+{
+    const wire_layout *layout = wire_record_layout(WIRE_RECORD_OCTET);
+
+    (void)unused;
+    assert_int_equal(layout->size, 1);
+    assert_int_equal(layout->host_size, 1);
+    assert_int_equal(layout->fields[0].a, 0);
+    assert_int_equal(layout->fields[0].b, UINT8_MAX);
+}
+
 static void test_schema__every_message_fits(void **unused)
 {
     const wire_row *row;
@@ -270,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_schema__every_request_has_a_reply),
         cmocka_unit_test(test_schema__layouts_have_no_overlap_and_limits_that_fit),
         cmocka_unit_test(test_schema__records_have_no_records_in_them),
+        cmocka_unit_test(test_schema__an_octet_is_any_byte),
         cmocka_unit_test(test_schema__every_message_fits),
         cmocka_unit_test(test_schema__texts_and_digests_are_as_long_as_the_public_ones),
         cmocka_unit_test(test_schema__statistics_have_room_for_every_row),
