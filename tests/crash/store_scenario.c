@@ -315,6 +315,16 @@ static void expect_nothing_held(run *at)
     run_expect_quiet(at, is_known && statistics.leases_open == 0, "a lease is left (P5)");
 }
 
+/* In a quiet run the open store is as the model says, not only the one that is opened again. */
+static void expect_model(run *at)
+{
+    model_view seen;
+    const char *broken =
+        at->is_quiet ? model_check(&at->open, &at->result->known, false, &seen) : NULL;
+
+    run_expect(at, broken == NULL, broken);
+}
+
 static void run_steps(run *at, const scenario_step *steps)
 {
     const kvarve_status status =
@@ -329,6 +339,7 @@ static void run_steps(run *at, const scenario_step *steps)
     run_release_flights(at);
     if (is_open) {
         expect_nothing_held(at);
+        expect_model(at);
     }
     session_close(&at->open);
 }
