@@ -9,24 +9,28 @@
  *
  * Threads: under the store's lock.
  */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "store/store_private.h"
 
-/* Room for one more in `*array` of items of `size`. False: no memory. */
-bool catalog_grow(void **array, size_t *room, size_t count, size_t size)
+/* The caller's pointer is of another type than void *: its bytes are read and written, as writing
+ * it through a void ** would let the compiler take it for unchanged. */
+bool catalog_grow(void *array_pointer, size_t *room, size_t count, size_t size)
 {
     const size_t wanted = *room == 0 ? 64 : *room * 2;
-    void *larger;
+    void *array;
 
     if (count < *room) {
         return true;
     }
-    larger = kvarve_reallocate(*array, wanted * size);
-    if (larger == NULL) {
+    memcpy(&array, array_pointer, sizeof array);
+    array = kvarve_reallocate(array, wanted * size);
+    if (array == NULL) {
         return false;
     }
-    *array = larger;
+    memcpy(array_pointer, &array, sizeof array);
     *room = wanted;
     return true;
 }
@@ -111,8 +115,7 @@ void limbo_add_place(store_machine *store, page_place place, bool was_recorded)
         segment_free(store->segments, place);
         return;
     }
-    if (!catalog_grow((void **)&store->limbo, &store->limbo_room, store->limbo_count,
-                      sizeof(limbo_place))) {
+    if (!catalog_grow(&store->limbo, &store->limbo_room, store->limbo_count, sizeof(limbo_place))) {
         return; /* lost until the store is opened again */
     }
     store->limbo[store->limbo_count++] =
@@ -121,9 +124,8 @@ void limbo_add_place(store_machine *store, page_place place, bool was_recorded)
 
 void limbo_add_header(store_machine *store, header_place place)
 {
-    if (place.segment == 0 ||
-        !catalog_grow((void **)&store->limbo_headers, &store->limbo_header_room,
-                      store->limbo_header_count, sizeof(limbo_header))) {
+    if (place.segment == 0 || !catalog_grow(&store->limbo_headers, &store->limbo_header_room,
+                                            store->limbo_header_count, sizeof(limbo_header))) {
         return;
     }
     store->limbo_headers[store->limbo_header_count++] =

@@ -733,10 +733,9 @@ void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row)
  * was noted. */
 static bool note_drop(store_machine *store, const store_checkpoint *checkpoint)
 {
-    if (!catalog_grow((void **)&store->drops, &store->drop_room, store->drop_count,
-                      sizeof(index_drop)) ||
-        !catalog_grow((void **)&store->dead_recency, &store->dead_recency_room,
-                      store->dead_recency_count, sizeof(uint64_t)) ||
+    if (!catalog_grow(&store->drops, &store->drop_room, store->drop_count, sizeof(index_drop)) ||
+        !catalog_grow(&store->dead_recency, &store->dead_recency_room, store->dead_recency_count,
+                      sizeof(uint64_t)) ||
         catalog_add_tombstone(store, checkpoint->number, checkpoint->batch) == NULL) {
         return false;
     }

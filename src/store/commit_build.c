@@ -23,24 +23,6 @@
 #define REFERENCE_COST  10u
 #define DROPS_MAX       4096u /* carried by one new_record */
 
-static bool grow(void *array_pointer, size_t *room, size_t count, size_t size)
-{
-    void **array = array_pointer;
-    const size_t wanted = *room == 0 ? 64 : 2 * *room;
-    void *larger;
-
-    if (count < *room) {
-        return true;
-    }
-    larger = kvarve_reallocate(*array, wanted * size);
-    if (larger == NULL) {
-        return false;
-    }
-    *array = larger;
-    *room = wanted;
-    return true;
-}
-
 static new_record *current(store_commit *commit)
 {
     return &commit->records[commit->record_count - 1];
@@ -52,7 +34,8 @@ static bool open_record(store_commit *commit)
     new_record *record;
 
     if (commit->record_count == COMMIT_RECORDS_MAX ||
-        !grow(&commit->records, &commit->record_room, commit->record_count, sizeof *record)) {
+        !catalog_grow(&commit->records, &commit->record_room, commit->record_count,
+                      sizeof *record)) {
         return false;
     }
     record = &commit->records[commit->record_count];
@@ -113,7 +96,7 @@ static bool add_file(store_commit *commit, uint32_t segment)
             return true;
         }
     }
-    if (!grow(&commit->files, &commit->file_room, commit->file_count, sizeof(uint32_t))) {
+    if (!catalog_grow(&commit->files, &commit->file_room, commit->file_count, sizeof(uint32_t))) {
         return false;
     }
     commit->files[commit->file_count++] = segment;
@@ -139,9 +122,9 @@ static bool add_page(store_commit *commit, store_page *page)
         return false;
     }
     room = record->page_room;
-    if (!grow(&record->pages, &room, record->batch.page_count, sizeof *record->pages) ||
-        !grow(&record->batch.pages, &record->page_room, record->batch.page_count,
-              sizeof(batch_page))) {
+    if (!catalog_grow(&record->pages, &room, record->batch.page_count, sizeof *record->pages) ||
+        !catalog_grow(&record->batch.pages, &record->page_room, record->batch.page_count,
+                      sizeof(batch_page))) {
         return false;
     }
     KVARVE_ASSERT(page->state == PAGE_SEALED && page->flash == FLASH_WRITTEN);
@@ -173,7 +156,8 @@ static uint32_t add_references(new_record *record, store_page *const *pages, uin
     const uint32_t at = record->batch.reference_count;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (!grow(&record->batch.references, &record->reference_room, at + i, sizeof(uint64_t))) {
+        if (!catalog_grow(&record->batch.references, &record->reference_room, at + i,
+                          sizeof(uint64_t))) {
             return UINT32_MAX;
         }
         record->batch.references[at + i] = pages[i]->id;
@@ -200,9 +184,9 @@ static bool add_span(store_commit *commit, store_span *span)
     room = record->span_room;
     at = add_references(record, span->pages, span->page_count);
     if (at == UINT32_MAX ||
-        !grow(&record->spans, &room, record->batch.span_count, sizeof *record->spans) ||
-        !grow(&record->batch.spans, &record->span_room, record->batch.span_count,
-              sizeof(batch_span))) {
+        !catalog_grow(&record->spans, &room, record->batch.span_count, sizeof *record->spans) ||
+        !catalog_grow(&record->batch.spans, &record->span_room, record->batch.span_count,
+                      sizeof(batch_span))) {
         return false;
     }
     span->id = commit->store->next_span++;
@@ -269,10 +253,10 @@ static bool add_checkpoint(store_commit *commit, store_checkpoint *checkpoint)
     room = record->checkpoint_room;
     at = add_references(record, checkpoint->pages, checkpoint->page_count);
     if (at == UINT32_MAX ||
-        !grow(&record->checkpoints, &room, record->batch.checkpoint_count,
-              sizeof *record->checkpoints) ||
-        !grow(&record->batch.checkpoints, &record->checkpoint_room, record->batch.checkpoint_count,
-              sizeof(batch_checkpoint))) {
+        !catalog_grow(&record->checkpoints, &room, record->batch.checkpoint_count,
+                      sizeof *record->checkpoints) ||
+        !catalog_grow(&record->batch.checkpoints, &record->checkpoint_room,
+                      record->batch.checkpoint_count, sizeof(batch_checkpoint))) {
         return false;
     }
     checkpoint->number = commit->store->next_commit_checkpoint++;

@@ -480,8 +480,9 @@ void page_set_batch(store_page *page, batch_row *row);
 void span_set_batch(store_span *span, batch_row *row);
 void checkpoint_set_batch(store_checkpoint *checkpoint, batch_row *row);
 /* batches.c */
-/* Room for one more in `*array` of items of `size`. False: no memory. */
-bool catalog_grow(void **array, size_t *room, size_t count, size_t size);
+/* Room for one more in the array of items of `size` that the pointer at `array_pointer` points to.
+ * False: no memory. */
+bool catalog_grow(void *array_pointer, size_t *room, size_t count, size_t size);
 batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_place place);
 void batch_release(store_machine *store, batch_row *row); /* one live item less */
 tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of);
