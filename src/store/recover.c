@@ -521,6 +521,7 @@ static void limit_flash(store_machine *store)
     store->options.segment_bytes =
         room_file_bytes(store->options.segment_bytes, store->options.flash_bytes_max);
     segment_set_file_bytes(store->segments, store->options.segment_bytes);
+    store->is_over_cap = used > store->options.flash_bytes_max && !store->is_read_only;
 }
 
 static void make_reserve(store_machine *store)

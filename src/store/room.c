@@ -472,6 +472,80 @@ room_answer room_on_flash(store_machine *store, uint32_t slot_bytes, size_t coun
     return is_anything_moving(store) ? ROOM_WAIT : ROOM_NEVER;
 }
 
+/* Bytes by which the segments are over what the cap leaves them. The index does not shrink: where
+ * it takes more than half of the cap, the other half is theirs. */
+static uint64_t bytes_over(const store_machine *store)
+{
+    const uint64_t cap = store->options.flash_bytes_max;
+    const uint64_t used = room_flash_used(store);
+    segment_counters segments;
+    uint64_t most;
+
+    segment_count(store->segments, &segments);
+    most = kvarve_max_u64(cap - kvarve_min_u64(used - segments.file_bytes, cap), cap / 2);
+    return used > cap && segments.file_bytes > most ? segments.file_bytes - most : 0;
+}
+
+/* Drop checkpoints until the next transaction frees so many bytes. False: none may go. */
+static bool evict_bytes(store_machine *store, uint64_t bytes)
+{
+    uint64_t freed = 0;
+    bool has_dropped = false;
+
+    for (uint32_t victims = 0; victims < ROUND_VICTIMS_MAX && freed < bytes; victims++) {
+        const size_t from = store->limbo_count;
+
+        if (!evict_one(store)) {
+            break;
+        }
+        has_dropped = true;
+        for (size_t i = from; i < store->limbo_count; i++) {
+            freed += segment_slot_bytes_of(store->segments, store->limbo[i].place);
+        }
+    }
+    return has_dropped;
+}
+
+/* Everything that is free has been given back, and that was not enough. */
+static void shrink_more(store_machine *store, uint64_t over)
+{
+    const uint64_t used = room_flash_used(store);
+
+    if (store->shrunk_from != 0 && used >= store->shrunk_from) {
+        store->is_over_cap = false; /* the file system takes nothing back: puts use it again */
+    } else if (evict_bytes(store, over)) {
+        store->shrunk_from = used;
+        store->wants_transaction = true;
+        store->has_trimmed_in_vain = false;
+    } else { /* all that is left is in use */
+        store->shrink_retry_ns = store_now(store) + GROWTH_RETRY_NS;
+    }
+}
+
+void room_shrink(store_machine *store)
+{
+    const uint64_t over = store->is_over_cap ? bytes_over(store) : 0;
+
+    if (over == 0 || store->is_failed || store->is_opening || store->is_shutting_down) {
+        store->is_over_cap = store->is_over_cap && over > 0;
+        return;
+    }
+    if (store->commit != NULL || store->is_growing || store->is_trimming ||
+        is_commit_blocked(store) || wipe_is_due(store)) {
+        return; /* their end comes here again */
+    }
+    if (is_transaction_due(store)) { /* I4 */
+        store->wants_transaction = true;
+        return;
+    }
+    if (!store->has_trimmed_in_vain && room_trim(store)) {
+        return;
+    }
+    if (store_now(store) >= store->shrink_retry_ns) {
+        shrink_more(store, over);
+    }
+}
+
 void room_limit_checkpoints(store_machine *store)
 {
     while (store->by_id.count > store->options.checkpoints_max && evict_one(store)) {

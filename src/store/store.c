@@ -140,6 +140,7 @@ bool store_poll(store_machine *store)
     }
     verify_poll(store);
     wipe_start(store);
+    room_shrink(store);
     commit_start(store);
     rebuild_mark_settle(store);
     return has_done;

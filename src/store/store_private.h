@@ -376,6 +376,9 @@ struct store_machine {
         is_growth_blocked; /* the disk had no room: evict until something was freed; or it failed */
     kvarve_status growth_status; /* of the growth that did not work: NO_SPACE, or it failed */
     uint64_t growth_retry_ns;
+    bool is_over_cap; /* at open more was stored than the cap says, and still is */
+    uint64_t shrink_retry_ns;
+    uint64_t shrunk_from;     /* bytes on flash before the last eviction for that; 0: none yet */
     bool has_trimmed_in_vain; /* nothing was dropped since the last trim */
     bool wants_drop_record;   /* a caller's drop is to stand in a record */
     bool wants_transaction;   /* drops should become durable without a put */
@@ -565,6 +568,8 @@ bool room_could_hold(const store_machine *store, uint64_t bytes); /* ever, of on
 bool room_grow(store_machine *store, uint32_t slot_bytes, size_t count);
 bool room_trim(store_machine *store); /* submit; false: no memory */
 void room_limit_checkpoints(store_machine *store);
+/* Opened with a smaller cap than before: one step on the way down to it. */
+void room_shrink(store_machine *store);
 uint64_t room_flash_used(const store_machine *store);
 /* The size of new segment files; some may be half as large. Each costs a descriptor, so 256 of
  * them fill any cap; and a cap is shared by a few slot sizes, so one has at most a sixteenth. */
