@@ -17,8 +17,8 @@ import tempfile
 import unittest
 
 OK, FAILED, USAGE, MISS, BUSY, CORRUPT, UNSUPPORTED, NO_SPACE = range(8)
-COMMANDS = ["ls", "show", "why", "verify", "rebuild", "gc", "rm", "bench", "llama ingest",
-            "llama emit"]
+COMMANDS = ["ls", "show", "why", "verify", "rebuild", "gc", "rm", "status", "bench",
+            "llama ingest", "llama emit"]
 NOBODY = 65534
 
 KVARVE = None
@@ -455,11 +455,18 @@ class CommandLineTest(unittest.TestCase):
                           ["why", "--store", "x"], ["ls", "--store", "x", "--wait", "soon"],
                           ["gc", "--store", "x", "--cap", "12"],
                           ["ls", "--store", "x", "--arena", "1"], ["bench", "--runs", "0"],
-                          ["bench", "--runs", "65"], ["bench", "nothing"]):
+                          ["bench", "--runs", "65"], ["bench", "nothing"], ["status"],
+                          ["status", "--store", "x"], ["status", "--store", "unix:"]):
             result = kvarve(*arguments)
             self.assertEqual(result.returncode, USAGE, arguments)
             self.assertNotEqual(result.stderr, "")
             self.assertEqual(result.stdout, "")
+
+    def test_status_of_nobody_is_a_miss(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = kvarve("status", "--store", f"unix:{folder}/none")
+        self.assertEqual(result.returncode, MISS)
+        self.assertRegex(result.stderr, "^kvarve: no daemon listens at .*/none\n$")
 
 
 if __name__ == "__main__":
