@@ -195,12 +195,12 @@ static void done_populate(kvarve_job *job)
 
 /* Opening and closing */
 
-static kvarve_status make_mapping(kvarve_arena *arena, kvarve_error *err)
+static kvarve_status make_mapping(kvarve_arena *arena, memory_sharing sharing, kvarve_error *err)
 {
     kvarve_memory *memory = arena->env->memory;
     const uint64_t bytes = (uint64_t)arena->chunk_count * ARENA_CHUNK_BYTES;
-    int rc = memory->create(memory, MEMORY_PRIVATE, "kvarve-arena",
-                            (size_t)(bytes + ARENA_HEAD_SIZE), &arena->mapping);
+    int rc = memory->create(memory, sharing, "kvarve-arena", (size_t)(bytes + ARENA_HEAD_SIZE),
+                            &arena->mapping);
 
     if (rc < 0) {
         return kvarve_fail_io(err, rc, "arena: make %" PRIu64 " bytes of memory", bytes);
@@ -234,8 +234,8 @@ static bool make_tables(kvarve_arena *arena)
            arena->slots != NULL;
 }
 
-kvarve_status arena_open(const kvarve_env *env, uint64_t bytes, kvarve_arena **out,
-                         kvarve_error *err)
+static kvarve_status open_arena(const kvarve_env *env, uint64_t bytes, memory_sharing sharing,
+                                kvarve_arena **out, kvarve_error *err)
 {
     const store_uuid nobody = {{0}};
     kvarve_arena *arena;
@@ -262,7 +262,7 @@ kvarve_status arena_open(const kvarve_env *env, uint64_t bytes, kvarve_arena **o
     arena->populate.run = run_populate;
     arena->populate.done = done_populate;
     status = make_tables(arena)
-                 ? make_mapping(arena, err)
+                 ? make_mapping(arena, sharing, err)
                  : kvarve_fail(err, KVARVE_NO_MEMORY,
                                "arena of %" PRIu64 " bytes: allocate its tables", bytes);
     if (status != KVARVE_OK) {
@@ -273,6 +273,23 @@ kvarve_status arena_open(const kvarve_env *env, uint64_t bytes, kvarve_arena **o
     submit_populate(arena);
     *out = arena;
     return KVARVE_OK;
+}
+
+kvarve_status arena_open(const kvarve_env *env, uint64_t bytes, kvarve_arena **out,
+                         kvarve_error *err)
+{
+    return open_arena(env, bytes, MEMORY_PRIVATE, out, err);
+}
+
+kvarve_status arena_open_shared(const kvarve_env *env, uint64_t bytes, kvarve_arena **out,
+                                kvarve_error *err)
+{
+    return open_arena(env, bytes, MEMORY_SHARED, out, err);
+}
+
+const kvarve_mapping *arena_mapping(const kvarve_arena *arena)
+{
+    return &arena->mapping;
 }
 
 void arena_set_owner(kvarve_arena *arena, const store_uuid *store, uint64_t epoch)

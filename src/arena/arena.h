@@ -61,6 +61,12 @@ typedef enum slot_state {
  */
 KVARVE_NODISCARD kvarve_status arena_open(const kvarve_env *env, uint64_t bytes, kvarve_arena **out,
                                           kvarve_error *err);
+/* The same in memory that other processes can map: arena_mapping has its descriptor. */
+KVARVE_NODISCARD kvarve_status arena_open_shared(const kvarve_env *env, uint64_t bytes,
+                                                 kvarve_arena **out, kvarve_error *err);
+
+/* All of it, head included; borrowed until the close. */
+const kvarve_mapping *arena_mapping(const kvarve_arena *arena);
 
 /* Write into the head whose pages these are, before anybody else maps the arena; epoch 1 or more.
  * Until then it is nobody's. */

@@ -32,6 +32,7 @@ typedef struct session_host session_host;
 /* Limits of one session; 0: the default. */
 typedef struct session_limits {
     uint32_t handles;       /* namespaces, puts and leases together; default 4096 */
+    uint32_t pages;         /* of leases, pinned one by one (PAGE_BEGIN); default 4096 */
     uint32_t parked;        /* requests that wait; default 256 */
     uint64_t backlog_bytes; /* of replies that the client does not take; default 4 MiB */
     uint32_t quarantined;   /* gone sessions of one user that are not dead; default 64 */
@@ -43,6 +44,8 @@ typedef struct session_host_options {
     uint64_t epoch; /* changes with each life of the daemon */
     uint32_t io_timeout_ms;
     session_limits limits;
+    uint32_t pid;        /* for STATUS */
+    const char *version; /* the same; copied. NULL: "unknown" */
 } session_host_options;
 
 /* What all sessions on one store share: it takes the store's events (session_host_sink before
@@ -83,6 +86,9 @@ void session_sent(session *at);
  * parked. True: there is something to send. */
 bool session_poll(session *at);
 uint64_t session_deadline(const session *at); /* monotonic ns, or KVARVE_NEVER */
+/* It takes its replies too slowly, or memory is short: something that it must know is lost. Send
+ * what is queued, and close its connection. (session_take says the same with the next message.) */
+bool session_is_broken(const session *at);
 
 /* Its connection is closed: nothing is sent any more, parked requests are dropped, puts that are
  * not READY are aborted, leases without pages in use end. True: nothing is left that needs its
@@ -95,7 +101,7 @@ typedef struct session_counters {
     uint32_t namespaces;
     uint32_t puts;
     uint32_t leases;
-    uint32_t pinned_slots; /* that a client may be copying into */
+    uint32_t pinned_slots; /* that it may be copying into, or out of one by one (PAGE_BEGIN) */
     uint32_t parked;
     bool is_greeted;
     bool is_gone;

@@ -567,7 +567,8 @@ static kvarve_status open_parts(store_machine *store, store_file *file, rebuild 
         status = status == KVARVE_OK ? load_index(store, file, err) : status;
     }
     if (status == KVARVE_OK) {
-        status = arena_open(&store->env, store->options.arena_bytes, &store->arena, err);
+        status = (recover_has_flag(store, STORE_OPEN_SHARED) ? arena_open_shared : arena_open)(
+            &store->env, store->options.arena_bytes, &store->arena, err);
     }
     if (status == KVARVE_OK && recover_has_flag(store, KVARVE_OPEN_REBUILD)) {
         status = rebuild_index(store, file, out, err);

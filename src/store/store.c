@@ -59,6 +59,26 @@ bool store_is_opening(const store_machine *store)
     return store->is_opening;
 }
 
+void store_arena(const store_machine *store, const void **out_base, uint64_t *out_size, int *out_fd)
+{
+    const kvarve_mapping *mapping = arena_mapping(store->arena);
+
+    if (out_base != NULL) {
+        *out_base = mapping->base;
+    }
+    if (out_size != NULL) {
+        *out_size = mapping->size;
+    }
+    if (out_fd != NULL) {
+        *out_fd = mapping->fd;
+    }
+}
+
+void store_own_arena(store_machine *store, uint64_t epoch)
+{
+    arena_set_owner(store->arena, &store->uuid, epoch);
+}
+
 static kvarve_status init(store_machine *store, kvarve_error *err)
 {
     kvarve_list_init(&store->puts);

@@ -38,6 +38,10 @@ typedef struct store_sink {
     void (*event)(void *context, const kvarve_event *event);
 } store_sink;
 
+/* A flag of the options beside KVARVE_OPEN_...: the arena is memory that other processes can map.
+ * Public calls refuse it. */
+#define STORE_OPEN_SHARED UINT32_C(0x80000000)
+
 /*
  * Open the folder. The options are complete (no zero means default, ranges checked). With
  * KVARVE_OPEN_REBUILD the index is made anew from the segments and every page is checked by
@@ -49,6 +53,15 @@ KVARVE_NODISCARD kvarve_status store_open(const kvarve_env *env, const char *dir
                                           kvarve_error *err);
 
 bool store_is_opening(const store_machine *store);
+
+/* The arena as it is mapped here, its head included: addresses that the store gives lie in it.
+ * *out_fd: the memory behind it, -1 without STORE_OPEN_SHARED and in the simulator. Any may be
+ * NULL. */
+void store_arena(const store_machine *store, const void **out_base, uint64_t *out_size,
+                 int *out_fd);
+/* Write into the arena's head whose it is, and which life of the server has it (1 or more); before
+ * anybody else maps it. */
+void store_own_arena(store_machine *store, uint64_t epoch);
 
 /* Take completions and timers. True when something happened: call again before waiting. */
 bool store_poll(store_machine *store);
