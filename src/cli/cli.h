@@ -34,6 +34,7 @@
     ROW("", "rebuild", cli_rebuild, "make the index anew from the segments")                       \
     ROW("", "gc", cli_gc, "give space back to the disk")                                           \
     ROW("", "rm", cli_rm, "drop checkpoints")                                                      \
+    ROW("", "serve", cli_serve, "serve a store to several processes")                              \
     ROW("", "status", cli_status, "how a running daemon is")                                       \
     ROW("", "bench", cli_bench, "measure kvarve here, each figure beside its yardstick")
 

@@ -161,6 +161,11 @@ void socket_close(int fd)
     }
 }
 
+void socket_stop_receiving(int fd)
+{
+    (void)shutdown(fd, SHUT_RD);
+}
+
 int socket_send(int fd, const void *bytes, size_t size, int passed)
 {
     union {

@@ -25,6 +25,8 @@ int socket_connect(const char *path); /* -ENOENT, -ECONNREFUSED: nobody listens 
 /* Two ends that are connected to each other. */
 int socket_pair(int out_ends[2]);
 void socket_close(int fd);
+/* What the peer sends from now on is refused (-EPIPE); what it has sent can still be received. */
+void socket_stop_receiving(int fd);
 
 /* Send one message, with a descriptor unless it is negative (it stays the caller's). -EAGAIN: the
  * peer's queue is full; -EPIPE, -ECONNRESET: it is gone. */
