@@ -60,7 +60,7 @@ kvarve_status handle_make_shared(session *at, handle_kind kind, uint64_t cookie,
     session_handle *made = NULL;
     const kvarve_status status = handle_make(at, kind, cookie, &made, err);
 
-    if (status != KVARVE_OK) {
+    if (status != KVARVE_OK || made == NULL) {
         return status;
     }
     made->shared = kvarve_allocate(sizeof *made->shared);
@@ -145,7 +145,7 @@ kvarve_status handle_find_rank(const session *at, handle_kind kind, uint64_t num
     session_handle *found = NULL;
     const kvarve_status status = handle_find(at, kind, number, &found, err);
 
-    if (status != KVARVE_OK) {
+    if (status != KVARVE_OK || found == NULL) {
         return status;
     }
     if (!handle_has_rank(found, rank)) {
@@ -162,7 +162,7 @@ kvarve_status handle_find_owner(const session *at, handle_kind kind, uint64_t nu
     session_handle *found = NULL;
     const kvarve_status status = handle_find(at, kind, number, &found, err);
 
-    if (status != KVARVE_OK) {
+    if (status != KVARVE_OK || found == NULL) {
         return status;
     }
     if (found->rank != EVERY_RANK) {

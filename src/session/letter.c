@@ -18,6 +18,7 @@
 #include "session/session_private.h"
 
 #define DIGESTS_MAX (UINT32_C(1) << 22) /* as many as a put can have pages */
+#define SIZES_MAX   ((uint64_t)KVARVE_RANKS_MAX * KVARVE_GROUPS_MAX)
 
 /* The one step of no tokens; what stands in it is in no digest that can be asked for. */
 static const uint8_t no_step[WIRE_STEP_SIZE] __attribute__((aligned(8)));
@@ -40,10 +41,8 @@ kvarve_status letter_text(const session *at, wire_letter range, char **out, kvar
     kvarve_status status = letter_find(at, range, &from, err);
     char *text;
 
-    if (status != KVARVE_OK || range.size == 0) {
-        if (status == KVARVE_OK) {
-            *out = NULL;
-        }
+    *out = NULL;
+    if (status != KVARVE_OK || from == NULL || range.size == 0) {
         return status;
     }
     text = kvarve_allocate((size_t)range.size + 1);
@@ -107,17 +106,21 @@ static kvarve_status take_records(const session *at, wire_letter range, const re
     } one;
     const uint64_t count = range.size / array->wire_size;
     const uint8_t *from = NULL;
-    uint8_t *made = NULL;
+    uint8_t *made;
     kvarve_status status = letter_find(at, range, &from, err);
 
-    if (status == KVARVE_OK && count > array->most) {
-        status = kvarve_fail(err, KVARVE_INVALID, "%" PRIu64 " records, at most %" PRIu64, count,
-                             array->most);
+    *out = NULL;
+    *out_count = 0;
+    if (status != KVARVE_OK || count == 0) {
+        return status;
     }
-    if (status == KVARVE_OK && count > 0) {
-        made = kvarve_allocate_array((size_t)count, array->host_size);
-        status = made == NULL ? kvarve_fail(err, KVARVE_NO_MEMORY, "%" PRIu64 " records", count)
-                              : KVARVE_OK;
+    if (count > array->most) {
+        return kvarve_fail(err, KVARVE_INVALID, "%" PRIu64 " records, at most %" PRIu64, count,
+                           array->most);
+    }
+    made = kvarve_allocate_array((size_t)count, array->host_size);
+    if (made == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "%" PRIu64 " records", count);
     }
     for (uint64_t i = 0; i < count && status == KVARVE_OK; i++) {
         status = wire_record_decode(array->record, from + i * array->wire_size, &one, err); /* I1 */
@@ -167,8 +170,7 @@ kvarve_status letter_numbers(const session *at, wire_letter range, size_t wanted
                              kvarve_error *err)
 {
     static const record_array numbers = {WIRE_RECORD_NUMBER, WIRE_RECORD_SIZE_NUMBER,
-                                         sizeof(uint64_t), WIRE_SIZES_BYTES_MAX / sizeof(uint64_t),
-                                         take_number};
+                                         sizeof(uint64_t), SIZES_MAX, take_number};
     void *made = NULL;
     size_t count = 0;
     kvarve_status status;

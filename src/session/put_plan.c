@@ -117,12 +117,30 @@ static kvarve_status write_plan(session_handle *handle, uint32_t rank, const kva
     return status;
 }
 
+/* Entries from, ..., from + count - 1 of the rank's plan into the reply. */
+static kvarve_status write_part(session_handle *handle, uint32_t rank, size_t from, size_t count,
+                                kvarve_error *err)
+{
+    kvarve_page_plan *plan = kvarve_allocate_array(from + count, sizeof *plan);
+    size_t total = 0;
+    kvarve_status status;
+
+    if (plan == NULL) {
+        return kvarve_fail(err, KVARVE_NO_MEMORY, "put: a plan of %zu", from + count);
+    }
+    status = store_put_plan(handle->shared->put, rank, plan, from + count, &total, err);
+    if (status == KVARVE_OK) {
+        status = write_plan(handle, rank, plan, from + count, from, err);
+    }
+    kvarve_release(plan);
+    return status;
+}
+
 kvarve_status take_put_plan(session *at, const wire_message *request, kvarve_error *err)
 {
     const wire_put_plan *from = &request->as.put_plan;
     const uint64_t most = kvarve_min_u64(from->max, WIRE_ITEMS_PUT_PLANNED);
     wire_message reply = {.type = WIRE_PUT_PLANNED, .id = request->id};
-    kvarve_page_plan *plan = NULL;
     size_t total = 0;
     session_handle *handle;
     kvarve_status status = handle_find_rank(at, HANDLE_PUT, from->put, from->rank, &handle, err);
@@ -135,16 +153,7 @@ kvarve_status take_put_plan(session *at, const wire_message *request, kvarve_err
     }
     reply.count = from->from < total ? (uint32_t)kvarve_min_u64(total - from->from, most) : 0;
     if (reply.count > 0) {
-        const size_t count = (size_t)from->from + reply.count;
-
-        plan = kvarve_allocate_array(count, sizeof *plan);
-        status = plan == NULL
-                     ? kvarve_fail(err, KVARVE_NO_MEMORY, "put: a plan of %zu", count)
-                     : store_put_plan(handle->shared->put, from->rank, plan, count, &total, err);
-        if (status == KVARVE_OK) {
-            status = write_plan(handle, from->rank, plan, count, (size_t)from->from, err);
-        }
-        kvarve_release(plan);
+        status = write_part(handle, from->rank, (size_t)from->from, reply.count, err);
     }
     if (status != KVARVE_OK) {
         return status;

@@ -5,6 +5,8 @@
  *   I1  The queue is bounded. A client that does not take its replies loses its connection, not
  *       the daemon its memory.
  *   I2  A message that is lost breaks the connection: a client would wait for it for ever.
+ *   I3  The host's scratch holds at most one reply whose items are being put in place. A call into
+ *       the store between them may send events, to anybody: those are encoded elsewhere.
  *
  * Threads: the daemon's one.
  */
@@ -12,6 +14,8 @@
 
 #include "base/alloc.h"
 #include "session/session_private.h"
+
+#define SMALL_MAX 1024u /* bytes of any message without items */
 
 static void enqueue(session *at, const uint8_t *bytes, size_t size, bool has_arena)
 {
@@ -40,36 +44,40 @@ kvarve_status reply_item(session *at, wire_type type, uint32_t index, const void
     return wire_encode_item(type, index, item, at->host->scratch, sizeof at->host->scratch, err);
 }
 
-void session_reply(session *at, const wire_message *message)
+static kvarve_status encode(session *at, const wire_message *message, kvarve_error *err)
 {
     session_host *host = at->host;
-    kvarve_error err = {0};
+    uint8_t small[SMALL_MAX];
+    const bool is_small = message->count == 0; /* I3 */
+    uint8_t *out = is_small ? small : host->scratch;
     size_t size = 0;
     const kvarve_status status =
-        wire_encode(message, host->scratch, sizeof host->scratch, &size, &err);
+        wire_encode(message, out, is_small ? sizeof small : sizeof host->scratch, &size, err);
 
     if (status == KVARVE_OK) {
-        enqueue(at, host->scratch, size, message->type == WIRE_WELCOME);
-    } else {
-        session_reply_error(at, message->id, KVARVE_UNAVAILABLE, &err);
+        enqueue(at, out, size, message->type == WIRE_WELCOME);
     }
+    return status;
 }
 
 void session_reply_error(session *at, uint64_t id, kvarve_status status, const kvarve_error *err)
 {
     wire_message message = {.type = WIRE_ERROR, .id = id};
-    size_t size = 0;
 
     message.as.error.status = status;
     if (err != NULL && err->text[0] != 0) {
         message.as.error.os_errno = err->os_errno > 0 ? (uint32_t)err->os_errno : 0;
         wire_text_set(message.as.error.text, sizeof message.as.error.text, err->text);
     }
-    if (wire_encode(&message, at->host->scratch, sizeof at->host->scratch, &size, NULL) ==
-        KVARVE_OK) {
-        enqueue(at, at->host->scratch, size, false);
-    } else {
-        at->is_broken = true;
+    at->is_broken = encode(at, &message, NULL) != KVARVE_OK || at->is_broken; /* I2 */
+}
+
+void session_reply(session *at, const wire_message *message)
+{
+    kvarve_error err = {0};
+
+    if (encode(at, message, &err) != KVARVE_OK) {
+        session_reply_error(at, message->id, KVARVE_UNAVAILABLE, &err);
     }
 }
 

@@ -122,7 +122,7 @@ struct session_host {
     uint64_t arena_bytes;
     page_digest fingerprint;
     store_uuid uuid;
-    uint8_t scratch[WIRE_MESSAGE_MAX]; /* a reply is encoded here */
+    uint8_t scratch[WIRE_MESSAGE_MAX]; /* the reply whose items are being put in place */
 };
 
 struct session {

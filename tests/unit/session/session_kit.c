@@ -130,7 +130,7 @@ void kit_end(session_kit *kit)
 kit_client *kit_connect_silent(session_kit *kit)
 {
     kit_client *client = kvarve_allocate(sizeof *client);
-    const session_peer peer = {.pid = 100, .started_at = 1, .uid = 1000};
+    const session_peer peer = {.pid = 100, .started_at = 1, .uid = kit->uid};
     uint32_t place = 0;
 
     assert_non_null(client);

@@ -51,6 +51,7 @@ struct session_kit {
     kvarve_prefix *prefix;
     session_limits limits;
     uint32_t arena_mib; /* 0: 4 */
+    uint32_t uid;       /* of clients that connect from now on */
     uint64_t blocks;    /* allocated before */
     kit_client *clients[KIT_CLIENTS_MAX];
 };
