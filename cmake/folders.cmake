@@ -11,10 +11,16 @@ function(kvarve_folder name)
   set(KVARVE_FOLDERS ${KVARVE_FOLDERS} ${name} CACHE INTERNAL "")
 endfunction()
 
-# kvarve_use(TARGET folder...): link these folders' objects into TARGET, with what they link.
+# kvarve_use(TARGET folder...): link these folders' objects into TARGET, with what they link. With api come
+# the folders of its second door.
 function(kvarve_use target)
+  set(folders ${ARGN})
+  if(api IN_LIST folders)
+    list(APPEND folders protocol client)
+    list(REMOVE_DUPLICATES folders)
+  endif()
   target_link_libraries(${target} PRIVATE kvarve_flags Threads::Threads)
-  foreach(folder ${ARGN})
+  foreach(folder ${folders})
     target_link_libraries(${target} PRIVATE kvarve_${folder})
   endforeach()
 endfunction()

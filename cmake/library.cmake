@@ -7,7 +7,7 @@ if(NOT TARGET kvarve_api)
 endif()
 include(CMakePackageConfigHelpers)
 
-set(library_folders base hash env format key arena segment index store transfer embedded api)
+set(library_folders base hash env format key arena segment index store protocol transfer embedded client api)
 set(library_packages PkgConfig::CRYPTO PkgConfig::XXHASH PkgConfig::SQLITE PkgConfig::JANSSON)
 set(library_objects)
 foreach(folder ${library_folders})

@@ -70,7 +70,11 @@ typedef struct kvarve_store_options {
  * ours: store, lock, reserve, rebuild, index.db*, segments, namespaces); they are not touched. One
  * that holds a part of a store, but not its file `store`, is refused. The store runs inside this
  * process, on one thread of its own and options->pool_threads more, all signals blocked.
- * ("unix:..." is a daemon's door, not in this version: KVARVE_UNSUPPORTED.)
+ *
+ * "unix:PATH" is the socket of a daemon, which has the store. Sizes, flags but EXISTING, and the
+ * folder are settled where the daemon is started; wait_ms waits for one to listen. The process has
+ * pool_threads to copy with. KVARVE_UNAVAILABLE: none listens there; later also: it is gone, and
+ * so are puts and leases: release them and close.
  *
  * Blocks    until the index is read: about 2 us a checkpoint.
  * options   NULL: all defaults.

@@ -121,6 +121,7 @@ kvarve_status kvarve_verify(kvarve_store *store, kvarve_progress progress, void 
         (void)door_wait(store->door, door_deadline(store->door, PROGRESS_EVERY_MS));
     }
     door_unlock(store->door);
+    status = status == KVARVE_OK ? unless_gone(store, status, err) : status;
     if (status != KVARVE_OK) {
         return status;
     }
@@ -178,9 +179,7 @@ kvarve_status kvarve_namespace_document(kvarve_store *store, const char *namespa
     }
     door_lock(store->door);
     document = store->door->ops->document(store->door, namespace_text);
-    if (document == NULL) {
-        status = KVARVE_MISS;
-    } else {
+    if (document != NULL) {
         const size_t needed = strlen(document) + 1;
 
         if (out_size != NULL) {
@@ -193,5 +192,5 @@ kvarve_status kvarve_namespace_document(kvarve_store *store, const char *namespa
         }
     }
     door_unlock(store->door);
-    return status;
+    return document == NULL ? unless_gone(store, KVARVE_MISS, err) : status;
 }

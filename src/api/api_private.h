@@ -101,6 +101,11 @@ KVARVE_NODISCARD kvarve_status check_release(const kvarve_namespace *space, cons
 KVARVE_NODISCARD kvarve_status check_pointer(const void *pointer, const char *call,
                                              const char *name, kvarve_error *err);
 
+/* A wait ended in a miss, or in nothing: is that because its store is not there any more? Then
+ * KVARVE_UNAVAILABLE, else `status`. Without the lock. */
+KVARVE_NODISCARD kvarve_status unless_gone(kvarve_store *store, kvarve_status status,
+                                           kvarve_error *err);
+
 KVARVE_NODISCARD kvarve_status lease_check_rank(const kvarve_lease *lease, uint32_t rank,
                                                 kvarve_error *err);
 /* Where a read of pages is, and the room that is left for them. */

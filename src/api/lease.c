@@ -213,7 +213,10 @@ kvarve_status kvarve_lease_wait(kvarve_lease *lease, uint32_t timeout_ms, kvarve
     if (state == LEASE_SOFT) {
         return kvarve_fail(err, KVARVE_INVALID, "lease: no load was submitted");
     }
-    return state == LEASE_LOADED ? KVARVE_OK : state == LEASE_FAILED ? KVARVE_MISS : KVARVE_BUSY;
+    if (state == LEASE_FAILED) {
+        return unless_gone(lease->space->store, KVARVE_MISS, err);
+    }
+    return state == LEASE_LOADED ? KVARVE_OK : KVARVE_BUSY;
 }
 
 kvarve_status kvarve_lease_extent(const kvarve_lease *lease, uint32_t rank, uint32_t group,

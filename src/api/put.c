@@ -168,7 +168,7 @@ kvarve_status kvarve_put_wait(kvarve_put *put, uint32_t state, uint32_t timeout_
         }
     }
     door_unlock(host_of(put));
-    return status;
+    return status == KVARVE_MISS ? unless_gone(put->space->store, status, err) : status;
 }
 
 static int compare_plans(const void *a, const void *b)

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "api/open_in.h"
+#include "api/open_over.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fail.h"
+#include "client/client.h"
 #include "env/thread.h"
 
 #define READ_AHEAD_BYTES_MAX (UINT64_C(32) << 20)
@@ -72,7 +74,7 @@ kvarve_status check_release(const kvarve_namespace *space, const char *call)
         !door_is_here(space->store->door)) {
         return kvarve_fail(NULL, KVARVE_INVALID, "%s: no open handle", call);
     }
-    return door_enter(space->store->door, NULL);
+    return door_enter_to_end(space->store->door);
 }
 
 kvarve_status check_namespace(const kvarve_namespace *space, const char *call, kvarve_error *err)
@@ -97,6 +99,13 @@ kvarve_status check_lease(const kvarve_lease *lease, const char *call, kvarve_er
         return kvarve_fail(err, KVARVE_INVALID, "%s: no lease", call);
     }
     return check_namespace(lease->space, call, err);
+}
+
+kvarve_status unless_gone(kvarve_store *store, kvarve_status status, kvarve_error *err)
+{
+    const kvarve_status there = door_enter(store->door, err);
+
+    return there == KVARVE_OK ? status : there;
 }
 
 bool take_options(void *out, size_t size, const void *given, size_t given_size)
@@ -178,6 +187,54 @@ static kvarve_status take_store_options(kvarve_store_options *out,
     return complete_options(out, err);
 }
 
+#define DAEMON_PREFIX "unix:"
+
+static bool is_daemon(const char *endpoint)
+{
+    return strncmp(endpoint, DAEMON_PREFIX, sizeof DAEMON_PREFIX - 1) == 0;
+}
+
+/* What the store is made of is settled where the daemon is started. */
+static kvarve_status connect_daemon(const char *path, const kvarve_store_options *options,
+                                    door **out, kvarve_error *err)
+{
+    const client_options client = {.pool_threads = options->pool_threads,
+                                   .io_timeout_ms = options->io_timeout_ms};
+
+    if ((options->flags & ~KVARVE_OPEN_EXISTING) != 0) {
+        return kvarve_fail(err, KVARVE_INVALID,
+                           "open " DAEMON_PREFIX "%.80s: flags %#x are the daemon's to have", path,
+                           options->flags);
+    }
+    return client_connect(path, options->wait_ms, &client, out, err);
+}
+
+static kvarve_status open_door(const kvarve_env *env, const char *endpoint,
+                               const kvarve_store_options *options, door **out, kvarve_error *err)
+{
+    if (env != NULL) {
+        return embedded_door_open_in(env, endpoint, options, out, err);
+    }
+    return is_daemon(endpoint)
+               ? connect_daemon(endpoint + sizeof DAEMON_PREFIX - 1, options, out, err)
+               : embedded_door_open(endpoint, options, out, err);
+}
+
+/* A handle without a door yet; NULL: no memory. */
+static kvarve_store *make_store(const kvarve_store_options *complete, kvarve_error *err)
+{
+    kvarve_store *store = kvarve_allocate(sizeof *store);
+
+    if (store == NULL) {
+        (void)kvarve_fail(err, KVARVE_NO_MEMORY, "open store: its handle");
+        return NULL;
+    }
+    store->magic = STORE_MAGIC;
+    store->io_timeout_ms = complete->io_timeout_ms;
+    store->read_ahead_bytes = kvarve_min_u64(READ_AHEAD_BYTES_MAX, complete->arena_bytes / 4);
+    return store;
+}
+
 static kvarve_status open_store(const kvarve_env *env, const char *endpoint,
                                 const kvarve_store_options *options, kvarve_store **out_store,
                                 kvarve_error *err)
@@ -189,19 +246,36 @@ static kvarve_status open_store(const kvarve_env *env, const char *endpoint,
     if (status != KVARVE_OK) {
         return status;
     }
-    store = kvarve_allocate(sizeof *store);
+    store = make_store(&complete, err);
     if (store == NULL) {
-        return kvarve_fail(err, KVARVE_NO_MEMORY, "open store: its handle");
+        return KVARVE_NO_MEMORY;
     }
-    store->magic = STORE_MAGIC;
-    store->io_timeout_ms = complete.io_timeout_ms;
-    store->read_ahead_bytes = kvarve_min_u64(READ_AHEAD_BYTES_MAX, complete.arena_bytes / 4);
-    status = env == NULL ? embedded_door_open(endpoint, &complete, &store->door, err)
-                         : embedded_door_open_in(env, endpoint, &complete, &store->door, err);
+    status = open_door(env, endpoint, &complete, &store->door, err);
     if (status != KVARVE_OK) {
         kvarve_release(store);
         return status;
     }
+    *out_store = store;
+    return KVARVE_OK;
+}
+
+kvarve_status api_open_over(door *over, const kvarve_store_options *options,
+                            kvarve_store **out_store, kvarve_error *err)
+{
+    EMBEDDED_CALL(return embedded_call_failed(err));
+    kvarve_store_options complete = KVARVE_STORE_OPTIONS_INIT;
+    kvarve_store *store = NULL;
+    kvarve_status status = take_store_options(&complete, options, err);
+
+    if (status == KVARVE_OK) {
+        store = make_store(&complete, err);
+        status = store == NULL ? KVARVE_NO_MEMORY : KVARVE_OK;
+    }
+    if (store == NULL) {
+        over->ops->close(over);
+        return status;
+    }
+    store->door = over;
     *out_store = store;
     return KVARVE_OK;
 }
@@ -228,10 +302,6 @@ kvarve_status kvarve_open(const char *endpoint, const kvarve_store_options *opti
     }
     if (endpoint[0] == '\0') {
         return kvarve_fail(err, KVARVE_INVALID, "open store: the path is empty");
-    }
-    if (strncmp(endpoint, "unix:", 5) == 0) {
-        return kvarve_fail(err, KVARVE_UNSUPPORTED,
-                           "open %s: this version has the embedded door only", endpoint);
     }
     return open_store(NULL, endpoint, options, out_store, err);
 }
@@ -272,7 +342,7 @@ void kvarve_close(kvarve_store *store)
         store_end(store);
         return;
     }
-    if (door_enter(store->door, NULL) != KVARVE_OK) {
+    if (door_enter_to_end(store->door) != KVARVE_OK) {
         return;
     }
     door_lock(store->door);

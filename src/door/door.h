@@ -42,6 +42,8 @@ typedef struct door_ops {
     bool (*is_here)(const door *at); /* false in a forked child */
     /* KVARVE_UNAVAILABLE: it has failed, or the daemon is gone. */
     kvarve_status (*enter)(door *at, kvarve_error *err);
+    /* Although enter says UNAVAILABLE, handles can be released and the door closed. */
+    bool (*lets_go)(const door *at);
     void (*lock)(door *at);
     void (*unlock)(door *at);
     uint64_t (*deadline)(const door *at, uint32_t timeout_ms);
@@ -103,7 +105,7 @@ typedef struct door_ops {
                            bool is_right);
     void (*lease_read_ahead)(door_lease *lease, uint32_t rank, uint32_t group, uint64_t position,
                              uint64_t count);
-    /* NULL: the door has no flash of its own; pages go by way of the arena. */
+    /* A door without flash of its own reads nothing: pages go by way of the arena. */
     kvarve_status (*lease_read_direct)(door_lease *lease, uint32_t rank, uint32_t group,
                                        uint64_t position, store_direct_read *read,
                                        kvarve_error *err);
@@ -156,6 +158,14 @@ static inline bool door_is_here(const door *at)
 static inline kvarve_status door_enter(door *at, kvarve_error *err)
 {
     return at->ops->enter(at, err);
+}
+
+/* For a release, or the close. */
+static inline kvarve_status door_enter_to_end(door *at)
+{
+    const kvarve_status status = at->ops->enter(at, NULL);
+
+    return status == KVARVE_UNAVAILABLE && at->ops->lets_go(at) ? KVARVE_OK : status;
 }
 
 static inline bool door_is_still(const door *at)

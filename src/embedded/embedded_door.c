@@ -79,6 +79,12 @@ static kvarve_status in_enter(door *at, kvarve_error *err)
     return embedded_enter(host_of(at), err);
 }
 
+static bool in_lets_go(const door *at)
+{
+    (void)at;
+    return false; /* nothing of a failed store is touched again */
+}
+
 static void in_lock(door *at)
 {
     embedded_lock(host_of(at));
@@ -393,6 +399,7 @@ const door_ops embedded_door_ops = {
     .is_idle = in_is_idle,
     .is_here = in_is_here,
     .enter = in_enter,
+    .lets_go = in_lets_go,
     .lock = in_lock,
     .unlock = in_unlock,
     .deadline = in_deadline,

@@ -34,6 +34,10 @@ kvarve_store_options door_options(void)
 
 kvarve_status door_try_open(door *at, kvarve_error *err)
 {
+    if (at->is_client) {
+        return door_server_start(world_env(at->world), at->folder, &at->options, &at->server,
+                                 &at->store, err);
+    }
     return at->world != NULL
                ? api_open_in(world_env(at->world), at->folder, &at->options, &at->store, err)
                : kvarve_open(at->folder, &at->options, &at->store, err);
@@ -52,6 +56,8 @@ void door_close(door *at)
 {
     kvarve_close(at->store);
     at->store = NULL;
+    door_server_stop(at->server);
+    at->server = NULL;
 }
 
 void door_reopen(door *at)
@@ -173,6 +179,19 @@ static int setup_simulated(void **state)
     return 0;
 }
 
+static int setup_client(void **state)
+{
+    blocks_before = kvarve_allocated_blocks();
+    the_door = (door){.world = world_create(7), .is_client = true, .options = door_options()};
+    if (the_door.world == NULL) {
+        return -1;
+    }
+    (void)snprintf(the_door.folder, sizeof the_door.folder, "/store");
+    *state = &the_door;
+    door_open(&the_door);
+    return 0;
+}
+
 static int setup_real(void **state)
 {
     blocks_before = kvarve_allocated_blocks();
@@ -251,6 +270,7 @@ int door_run(const char *suite, const door_test *tests, size_t count)
     assert_true(count <= TESTS_MAX);
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* what a test said is seen though it aborts */
     failed = run_through(suite, "simulated", setup_simulated, tests, count);
+    failed += run_through(suite, "client", setup_client, tests, count);
     failed += run_through(suite, "real", setup_real, tests, count);
     return failed == 0 ? 0 : 1;
 }

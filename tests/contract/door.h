@@ -1,8 +1,9 @@
 /*
  * door.h - the ways into a store, for suites that are written once and run over each.
  *
- * Doors: a real store in a folder of its own, and the same calls in the simulated host. What only
- * one of them can do (time that passes, a second process) asks which one it is.
+ * Doors: a real store in a folder of its own, the same calls in the simulated host, and there again
+ * as the client of a session (door_client.h). What only one of them can do (time that passes, a
+ * second process) asks which one it is.
  *
  * Include after cmocka.h: failing to open is a failed assertion of the test.
  *
@@ -14,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "contract/door_client.h"
 #include "kvarve/admin.h"
 #include "kvarve/store.h"
 #include "simulate/world.h"
@@ -21,6 +23,8 @@
 
 typedef struct door {
     sim_world *world;               /* NULL: the real one */
+    bool is_client;                 /* of a session on a store in that world */
+    door_server *server;            /* that one, while it is open */
     char scratch[SCRATCH_PATH_MAX]; /* the real door's folder */
     char folder[SCRATCH_PATH_MAX + 16];
     kvarve_store_options options; /* used by the next open */

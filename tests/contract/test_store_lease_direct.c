@@ -80,7 +80,9 @@ static void test_direct__reads_past_the_arena(void **state)
     for (size_t i = PAGES * PAGE_BYTES; i < sizeof room; i++) {
         assert_int_equal(room[i], CANARY);
     }
-    assert_int_equal(door_statistics(at).arena_bytes_used, 0);
+    if (!at->is_client) { /* to which flash is closed */
+        assert_int_equal(door_statistics(at).arena_bytes_used, 0);
+    }
     kvarve_lease_release(&lease);
     assert_int_equal(door_statistics(at).leases_open, 0);
     engine_close(&machine);
@@ -205,7 +207,8 @@ static void test_direct__a_late_read_is_told_when_it_is_over(void **state)
 
     put_large(&machine, prefix, here.tokens);
     engine_close(&machine);
-    for (int is_released = 0; is_released < 2 && at->world != NULL; is_released++) {
+    for (int is_released = 0; is_released < 2 && at->world != NULL && !at->is_client;
+         is_released++) {
         kvarve_find_options options = KVARVE_FIND_OPTIONS_INIT;
         kvarve_lease *lease = NULL;
         kvarve_event event = {0};
