@@ -115,6 +115,13 @@ static put_outcome outcome_of(const flight *of, kvarve_status status)
                          .refusal = kvarve_put_refusal(of->put)};
 }
 
+void flight_wait_ready(flight *of)
+{
+    if (of->put != NULL) {
+        (void)!kvarve_put_wait(of->put, KVARVE_PUT_READY, A_WHILE_MS, NULL);
+    }
+}
+
 put_outcome flight_settle(flight *of)
 {
     put_outcome out = {.status = KVARVE_MISS, .state = KVARVE_PUT_ABORTED};

@@ -36,6 +36,9 @@ void flight_fill(flight *of, uint32_t ranks);
 /* The same from registered regions: submitted, and not waited for. */
 void flight_submit(flight *of);
 
+/* Wait until it is found, or until nothing moves any more. */
+void flight_wait_ready(flight *of);
+
 /* Hand over whatever is asked for until it is over, or until nothing moves any more; then let go.
  */
 put_outcome flight_settle(flight *of);

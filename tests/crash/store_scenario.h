@@ -35,6 +35,7 @@ typedef enum step_kind {
     STEP_CLOSE,  /* item */
     STEP_FILL,   /* this many ranks hand over and acknowledge, 0: all */
     STEP_SUBMIT, /* all ranks, from registered regions; not waited for */
+    STEP_READY,  /* until its pages are sealed; they are not on flash yet */
     STEP_SETTLE, /* until it is over */
     STEP_ABORT,
     STEP_FAIL,

@@ -128,6 +128,8 @@ void run_flight_step(run *at, const scenario_step *step)
         flight_fill(&lane->flight, step->at);
     } else if (step->kind == STEP_SUBMIT) {
         flight_submit(&lane->flight);
+    } else if (step->kind == STEP_READY) {
+        flight_wait_ready(&lane->flight);
     } else if (step->kind == STEP_SETTLE) {
         settle(at, lane);
     } else {
