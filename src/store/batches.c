@@ -57,6 +57,7 @@ tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batc
         return NULL;
     }
     made->checkpoint = checkpoint;
+    made->generation = store->generation;
     made->of = of;
     kvarve_list_append(&of->tombstones, &made->link);
     kvarve_list_append(&store->tombstones_pending, &made->pending_link);
@@ -69,6 +70,11 @@ void tombstone_set_carrier(tombstone *grave, batch_row *carrier)
     kvarve_list_remove(&grave->pending_link);
     grave->carrier = carrier;
     carrier->live++;
+}
+
+bool tombstone_is_due(const store_machine *store, const tombstone *grave)
+{
+    return grave->generation <= store->generation_done;
 }
 
 /* Its carrier has one live item less, and goes to `freed` when that was its last. */

@@ -259,6 +259,8 @@ static void finish_commit(store_commit *commit, bool is_durable)
         kvarve_list_append(&puts, link);
     }
     store->commit = NULL;
+    store->wants_drop_record =
+        store->wants_drop_record && !kvarve_list_is_empty(&store->tombstones_pending);
     while ((link = kvarve_list_take_first(&puts)) != NULL) {
         store_put *put = KVARVE_LIST_ITEM(link, store_put, queue);
 
@@ -642,9 +644,21 @@ static kvarve_status build(store_commit *commit, bool has_puts)
     return commit->batches == NULL ? KVARVE_NO_MEMORY : status;
 }
 
+static bool has_tombstone(const store_machine *store, bool is_due)
+{
+    kvarve_link *link;
+
+    KVARVE_LIST_FOREACH (link, &store->tombstones_pending) {
+        if (tombstone_is_due(store, KVARVE_LIST_ITEM(link, tombstone, pending_link)) == is_due) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool wants_drop_record(const store_machine *store)
 {
-    return store->wants_drop_record && !kvarve_list_is_empty(&store->tombstones_pending);
+    return store->wants_drop_record && has_tombstone(store, true);
 }
 
 static bool has_work(const store_machine *store)
@@ -702,7 +716,9 @@ static kvarve_status begin_commit(store_machine *store, bool has_puts)
     }
     take_recency(commit);
     store->wants_transaction = false;
-    store->wants_drop_record = false; /* should this commit fail, a later record carries them */
+    if (commit->record_count > 0) { /* should it fail, a later record carries them */
+        store->wants_drop_record = store->wants_drop_record && has_tombstone(store, false);
+    }
     commit->generation = store->generation++;
     store->commit = commit;
     if (is_empty(commit)) { /* nothing is on flash that would have to go first */

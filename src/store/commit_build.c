@@ -359,7 +359,8 @@ bool build_add_drops(store_commit *commit, bool may_open)
     uint32_t count = 0;
 
     KVARVE_LIST_FOREACH (link, &store->tombstones_pending) {
-        count += count < DROPS_MAX;
+        count += count < DROPS_MAX &&
+                 tombstone_is_due(store, KVARVE_LIST_ITEM(link, tombstone, pending_link));
     }
     if (count == 0 || (commit->record_count == 0 && !opens)) {
         return true;
@@ -375,7 +376,7 @@ bool build_add_drops(store_commit *commit, bool may_open)
     KVARVE_LIST_FOREACH (link, &commit->store->tombstones_pending) {
         tombstone *grave = KVARVE_LIST_ITEM(link, tombstone, pending_link);
 
-        if (record->batch.drop_count < count &&
+        if (record->batch.drop_count < count && tombstone_is_due(store, grave) &&
             batch_encoded_size(&record->batch) + 16 < BATCH_BYTES_MAX) {
             record->batch.drops[record->batch.drop_count++] = grave->checkpoint;
             grave->is_in_commit = true;

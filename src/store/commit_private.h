@@ -78,7 +78,8 @@ struct store_commit {
 
 /* commit_build.c: false: no memory, or too much for one commit. */
 bool build_add_put(store_commit *commit, store_put *put);
-/* Drops that no record carries yet ride in the last one; without any, in one of their own, where a
+/* Durable drops that no record carries yet ride in the last one (a record whose commit does not
+ * finish must not tell a rebuild of others); without any, in one of their own, where a
  * caller's drop wants that. */
 bool build_add_drops(store_commit *commit, bool may_open);
 bool build_encode(store_commit *commit, new_record *record);

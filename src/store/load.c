@@ -492,6 +492,7 @@ static kvarve_status drop_carried(catalog_loader *loader, const loaded_batch *fr
 static kvarve_status finish_drops(catalog_loader *loader, kvarve_error *err)
 {
     store_machine *store = loader->store;
+    kvarve_link *link;
     kvarve_status status = KVARVE_OK;
 
     for (size_t i = 0; i < loader->count && status == KVARVE_OK; i++) {
@@ -513,6 +514,9 @@ static kvarve_status finish_drops(catalog_loader *loader, kvarve_error *err)
         if (!remove_loaded(loader, loaded, at)) {
             return no_memory(err);
         }
+    }
+    KVARVE_LIST_FOREACH (link, &store->tombstones_pending) {
+        KVARVE_LIST_ITEM(link, tombstone, pending_link)->generation = 0;
     }
     /* What remove_loaded noted is known on flash: only the tombstones stay. */
     store->drop_count = 0;

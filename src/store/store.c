@@ -212,8 +212,10 @@ void store_shut_down(store_machine *store)
 
 bool store_is_settled(const store_machine *store)
 {
-    return store->is_failed || (store->commit == NULL && store->drop_count == 0 &&
-                                kvarve_list_is_empty(&store->dead_batches) && !wipe_is_due(store));
+    return store->is_failed ||
+           (store->commit == NULL && store->drop_count == 0 &&
+            kvarve_list_is_empty(&store->dead_batches) && !wipe_is_due(store) &&
+            !(store->wants_drop_record && !kvarve_list_is_empty(&store->tombstones_pending)));
 }
 
 const char *store_document(const store_machine *store, const char *namespace_text)

@@ -53,6 +53,7 @@ struct tombstone {
     kvarve_link link;         /* of->tombstones */
     kvarve_link pending_link; /* store.tombstones_pending while no record carries it */
     uint64_t checkpoint;
+    uint64_t generation; /* transaction that drops it; a record says so only after that */
     batch_row *of;
     batch_row *carrier; /* NULL: none yet */
     bool is_in_commit;
@@ -490,6 +491,8 @@ batch_row *catalog_add_batch(store_machine *store, uint64_t sequence, header_pla
 void batch_release(store_machine *store, batch_row *row); /* one live item less */
 tombstone *catalog_add_tombstone(store_machine *store, uint64_t checkpoint, batch_row *of);
 void tombstone_set_carrier(tombstone *grave, batch_row *carrier);
+/* Its drop is durable in the index, so that a record may say it. */
+bool tombstone_is_due(const store_machine *store, const tombstone *grave);
 
 /* Put a free place aside until the next transaction is durable (at once when it was never
  * recorded). */
