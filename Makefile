@@ -25,7 +25,7 @@ check: ## install packages, build the release, run every check and every test
 	@.ci/run setup checks release
 
 stress: setup ## what is too long for CI; a million checkpoints need 6 GB of disk, 1 GB of RAM
-	@.ci/run build stress
+	@.ci/run build stress mutants
 
 fuzz: setup ## fuzz each decoder; SECONDS_EACH=600 for ten minutes each
 	@KVARVE_FUZZ_SECONDS=$(or $(SECONDS_EACH),30) .ci/run fuzz
