@@ -69,7 +69,6 @@ kvarve_status take_status(session *at, const wire_message *request, kvarve_error
 
 typedef struct listing {
     session *at;
-    uint64_t skip;
     uint32_t count;
     kvarve_status status;
     kvarve_error *err;
@@ -100,13 +99,8 @@ static wire_checkpoint checkpoint_of(const kvarve_checkpoint_info *info)
 static bool list_one(void *context, const kvarve_checkpoint_info *info)
 {
     listing *list = context;
-    wire_checkpoint item;
+    const wire_checkpoint item = checkpoint_of(info);
 
-    if (list->skip > 0) {
-        list->skip--;
-        return true;
-    }
-    item = checkpoint_of(info);
     list->status = reply_item(list->at, WIRE_LISTED, list->count, &item, list->err);
     if (list->status != KVARVE_OK) {
         return false;
@@ -118,12 +112,12 @@ static bool list_one(void *context, const kvarve_checkpoint_info *info)
 kvarve_status take_list(session *at, const wire_message *request, kvarve_error *err)
 {
     wire_message reply = {.type = WIRE_LISTED, .id = request->id};
-    listing list = {.at = at, .skip = request->as.list.from, .err = err};
+    listing list = {.at = at, .err = err};
     kvarve_statistics now = {0};
 
     store_statistics(at->host->store, &now);
-    if (list.skip < now.checkpoints) {
-        store_each(at->host->store, list_one, &list);
+    if (request->as.list.from < now.checkpoints) {
+        store_each_from(at->host->store, request->as.list.from, list_one, &list);
     }
     if (list.status != KVARVE_OK) {
         return list.status;

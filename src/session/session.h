@@ -6,11 +6,18 @@
  * (store/store.h), and encodes the reply; what can not be answered yet is parked and tried again at
  * each poll. It makes no system call and never waits, so a whole host runs in the simulator.
  *
- *     opened -> greeted (HELLO) -> gone (its connection is closed) -> dead (its process is proven
- * gone)
+ *     opened -> greeted -> gone -> dead
  *
- * A session that is gone keeps what its process may still be copying into or out of: pinned slots,
- * and the puts and leases that they belong to. Only death ends that (docs/design/0004).
+ *   greeted  HELLO was taken.
+ *
+ *   gone     its connection is closed. It keeps what its process may still be copying into or out
+ *            of: pinned slots, and the puts and leases that they belong to.
+ *
+ *   dead     its process is proven gone, which alone ends that (docs/design/0004).
+ *
+ * A status of the store's besides OK comes as an ERROR with it, MISS and BUSY too; a find without a
+ * hit is FOUND with its reason. Waiting requests are answered with how things stand when their time
+ * is up, PAGE_BEGIN with BUSY.
  *
  * Threads    One: the daemon's. Ownership  as named. Failures  A request that is wrong gets an
  * ERROR reply where it can be understood; what can not be is answered with an ERROR of id 0, and

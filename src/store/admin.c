@@ -221,11 +221,19 @@ static void describe(const store_checkpoint *checkpoint, const numbering *number
 
 void store_each(store_machine *store, store_visit visit, void *context)
 {
+    store_each_from(store, 0, visit, context);
+}
+
+void store_each_from(store_machine *store, uint64_t from, store_visit visit, void *context)
+{
     const numbering numbers = number_checkpoints(store);
+    kvarve_link *link = store->recency.previous;
     kvarve_checkpoint_info info;
 
-    for (kvarve_link *link = store->recency.previous; link != &store->recency;
-         link = link->previous) {
+    for (; from > 0 && link != &store->recency; from--) {
+        link = link->previous;
+    }
+    for (; link != &store->recency; link = link->previous) {
         describe(KVARVE_LIST_ITEM(link, const store_checkpoint, lru), &numbers, &info);
         if (!visit(context, &info)) {
             break;

@@ -256,6 +256,8 @@ void store_statistics(const store_machine *store, kvarve_statistics *out);
 /* Visit checkpoints, most recently used first. */
 typedef bool (*store_visit)(void *context, const kvarve_checkpoint_info *info);
 void store_each(store_machine *store, store_visit visit, void *context);
+/* The same without the first `from`, which are passed over unseen. */
+void store_each_from(store_machine *store, uint64_t from, store_visit visit, void *context);
 KVARVE_NODISCARD kvarve_status store_drop(store_machine *store, const uint8_t id[32],
                                           kvarve_error *err);
 

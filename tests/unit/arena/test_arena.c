@@ -57,6 +57,26 @@ static void test_arena__bytes_out_of_range_are_refused(void **state)
     arena_close(NULL);
 }
 
+static void test_arena__shared_one_has_a_descriptor_that_others_map(void **state)
+{
+    const kvarve_env env = {.memory = memory_posix()}; /* a small arena is allocated at once */
+    kvarve_arena *arena = NULL;
+    kvarve_error err;
+    const kvarve_mapping *mapping;
+
+    (void)state;
+    assert_int_equal(arena_open_shared(&env, MIB, &arena, &err), KVARVE_OK);
+    mapping = arena_mapping(arena);
+    assert_true(mapping->fd >= 0);
+    assert_int_equal(mapping->size, MIB + ARENA_HEAD_SIZE);
+    assert_ptr_equal(arena_address(arena, reserve(arena, 100)),
+                     (const char *)mapping->base + ARENA_HEAD_SIZE);
+    arena_close(arena);
+    assert_int_equal(arena_open(&env, MIB, &arena, &err), KVARVE_OK);
+    assert_int_equal(arena_mapping(arena)->fd, -1);
+    arena_close(arena);
+}
+
 static void test_arena__head_says_whose_it_is(void **state)
 {
     const store_uuid store = {{1, 2, 3}};
@@ -498,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arena__bytes_out_of_range_are_refused),
+        cmocka_unit_test(test_arena__shared_one_has_a_descriptor_that_others_map),
         cmocka_unit_test(test_arena__head_says_whose_it_is),
         cmocka_unit_test(test_arena__slot_goes_its_way_and_keeps_its_number),
         cmocka_unit_test(test_arena__dropped_slot_drains_until_the_last_unpin),

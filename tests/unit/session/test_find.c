@@ -338,6 +338,8 @@ static void test_page__is_read_from_flash_pinned_and_given_back(void **unused)
     assert_int_equal(kit_count(client).pinned_slots, 1);
     request = page_end_of(lease, pin + 1);
     kit_refused(client, &request, KVARVE_INVALID);
+    request = page_end_of(kit_lease(client, 10, KVARVE_LEASE_SOFT), pin); /* of another lease */
+    kit_refused(client, &request, KVARVE_INVALID);
     request = page_end_of(lease, pin);
     kit_ask(client, &request, WIRE_DONE);
     kit_refused(client, &request, KVARVE_INVALID);

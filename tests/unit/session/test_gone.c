@@ -252,6 +252,26 @@ static void test_shared__a_rank_that_leaves_unfilled_pages_fails(void **unused)
     kit_end(&kit);
 }
 
+static void test_shared__a_rank_that_leaves_before_its_turn_fails(void **unused)
+{
+    session_kit kit = {.ranks = 2};
+    kit_client *first;
+    kit_client *second;
+    uint8_t token[32];
+    uint64_t put;
+
+    (void)unused;
+    kit_begin(&kit);
+    first = kit_connect(&kit);
+    second = kit_connect(&kit);
+    put = kit_begin_put(first, 10);
+    (void)kit_export(first, WIRE_HANDLE_PUT, put, token);
+    kit_release_put(second, kit_attach(second, token, 1)); /* it was not asked for a page yet */
+    assert_int_equal(kit_put_state(first, put), KVARVE_PUT_ABORTED);
+    assert_int_equal(first->reply.as.put_state.status.refusal, KVARVE_REFUSED_RANK_FAILED);
+    kit_end(&kit);
+}
+
 static void test_shared__a_rank_that_is_gone_aborts(void **unused)
 {
     session_kit kit = {0};
@@ -300,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_shared__a_dead_rank_aborts_and_the_others_slots_stay),
         cmocka_unit_test(test_shared__a_dead_scheduler_frees_no_slot_of_a_rank),
         cmocka_unit_test(test_shared__a_rank_that_leaves_unfilled_pages_fails),
+        cmocka_unit_test(test_shared__a_rank_that_leaves_before_its_turn_fails),
         cmocka_unit_test(test_shared__a_rank_that_is_gone_aborts),
         cmocka_unit_test(test_shared__another_users_process_finds_no_token),
     };

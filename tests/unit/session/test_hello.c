@@ -167,6 +167,20 @@ static void test_garbage__who_asked_is_answered_where_that_is_known(void **unuse
     kit_end(&kit);
 }
 
+static void test_garbage__of_nobody_ends_the_connection(void **unused)
+{
+    session_kit kit = {0};
+    kit_client *client;
+    const uint8_t bytes[WIRE_HEAD_SIZE] = {WIRE_STATUS, 0, 0, 0, WIRE_HEAD_SIZE}; /* id 0 */
+
+    (void)unused;
+    kit_begin(&kit);
+    client = kit_connect(&kit);
+    send_bytes(client, bytes, sizeof bytes);
+    assert_closed(client, KVARVE_INVALID);
+    kit_end(&kit);
+}
+
 static void test_garbage__a_reply_is_no_request(void **unused)
 {
     session_kit kit = {0};
@@ -274,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_hello__a_letter_is_not_larger_than_what_was_lent),
         cmocka_unit_test(test_hello__only_what_hello_said_of_the_letter_is_read),
         cmocka_unit_test(test_garbage__who_asked_is_answered_where_that_is_known),
+        cmocka_unit_test(test_garbage__of_nobody_ends_the_connection),
         cmocka_unit_test(test_garbage__a_reply_is_no_request),
         cmocka_unit_test(test_namespace__lives_until_it_is_released),
         cmocka_unit_test(test_namespace__texts_with_a_nul_and_bad_documents_are_refused),
