@@ -129,7 +129,7 @@ typedef struct cli_common {
      .target = &(common)->store,                                                                   \
      .is_required = true,                                                                          \
      .letter = 's',                                                                                \
-     .help = "The store's folder."},                                                               \
+     .help = "The store's folder, or unix:PATH: a daemon (kvarve serve)."},                        \
         {.name = "wait",                                                                           \
          .value = "MS",                                                                            \
          .kind = CLI_COUNT,                                                                        \

@@ -138,10 +138,31 @@ const char *cli_size_text(uint64_t bytes, char out[CLI_SIZE_TEXT])
     return out;
 }
 
+/* What a daemon's store is made of is settled where the daemon is started. */
+static int check_daemon(const cli_common *common, uint32_t flags, uint64_t flash_bytes_max)
+{
+    if ((flags & KVARVE_OPEN_REBUILD) != 0) {
+        return cli_fail_text(common->is_json, CLI_USAGE,
+                             "%s: stop the daemon, and rebuild the folder", common->store);
+    }
+    if (flash_bytes_max != 0) {
+        return cli_fail_text(common->is_json, CLI_USAGE,
+                             "%s: its cap is the daemon's to have (kvarve serve --flash-max)",
+                             common->store);
+    }
+    return CLI_OK;
+}
+
 int cli_store_open(const cli_common *common, uint32_t flags, uint64_t flash_bytes_max,
                    kvarve_store **out)
 {
+    const bool is_daemon = strncmp(common->store, "unix:", 5) == 0;
     kvarve_error err = {0};
+
+    if (is_daemon && check_daemon(common, flags, flash_bytes_max) != CLI_OK) {
+        return CLI_USAGE;
+    }
+    flags &= is_daemon ? ~KVARVE_OPEN_READ_ONLY : ~0u; /* who only looks needs not say so there */
     kvarve_store_options options = KVARVE_STORE_OPTIONS_INIT;
     options.arena_bytes = common->arena_bytes;
     options.flash_bytes_max = flash_bytes_max;

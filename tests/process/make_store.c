@@ -7,11 +7,15 @@
  * make_store DIR hold: opens it and waits until stdin ends.
  * make_store DIR many: in "one" twenty checkpoints, of 1, 2, ... tokens.
  * make_store DIR large: in "one" sixty checkpoints that share nothing, 1.9 MiB of pages.
+ * make_store DIR stage: in "one" begins a put, gets the plan of its pages, and waits as above.
+ * make_store DIR vanish: the same, but closes every descriptor before it waits.
  * make_store DIR newer: makes its file `store` one of version 2, rightly sealed.
  */
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hash/hash.h"
 #include "kvarve/admin.h"
@@ -197,12 +201,59 @@ static kvarve_status hold(void)
     return KVARVE_OK;
 }
 
+/* Pages that this process may write, for as long as it lives. */
+static kvarve_status stage(maker *work, bool vanishes)
+{
+    kvarve_put_options options = KVARVE_PUT_OPTIONS_INIT;
+    kvarve_prefix *prefix = NULL;
+    kvarve_put *put = NULL;
+    kvarve_page_plan plan[16];
+    const uint32_t token = 5000;
+    size_t count = 0;
+    kvarve_status status = open_space(work, "one", NULL);
+
+    options.tokens = 1;
+    options.kind = KVARVE_KIND_PROMPT;
+    options.flags = KVARVE_PUT_NO_OPTIONAL;
+    if (status == KVARVE_OK) {
+        status = kvarve_prefix_create(&prefix, &work->err);
+    }
+    if (status == KVARVE_OK) {
+        status = kvarve_prefix_append(prefix, &token, 1, &work->err);
+    }
+    if (status == KVARVE_OK) {
+        status = kvarve_put_begin(work->space, prefix, &options, &put, &work->err);
+    }
+    if (status == KVARVE_OK) {
+        status = kvarve_put_wait(put, KVARVE_PUT_STAGED, 30000, &work->err);
+    }
+    if (status == KVARVE_OK) {
+        status = kvarve_put_plan(put, 0, plan, 16, &count, &work->err);
+    }
+    if (status == KVARVE_OK && vanishes) {
+        (void)close_range(STDERR_FILENO + 1, UINT_MAX, 0);
+    }
+    if (status == KVARVE_OK) {
+        (void)hold();
+    }
+    if (vanishes) {
+        _exit(status == KVARVE_OK ? 0 : 1); /* there is nobody to say goodbye to */
+    }
+    kvarve_put_release(&put);
+    kvarve_prefix_free(prefix);
+    kvarve_namespace_release(&work->space);
+    return status;
+}
+
 static kvarve_status run(maker *work, const char *what)
 {
     kvarve_status status;
 
     if (strcmp(what, "hold") == 0) {
         return hold();
+    }
+    if (strcmp(what, "stage") == 0 || strcmp(what, "vanish") == 0) {
+        return stage(work, strcmp(what, "vanish") == 0);
     }
     if (strcmp(what, "many") == 0) {
         status = fill_many(work);

@@ -88,11 +88,17 @@ class DaemonTest(unittest.TestCase):
     """A folder, and daemons that end with the test."""
 
     def setUp(self):
+        signal.signal(signal.SIGALRM, self.too_long)
+        signal.alarm(WAIT_S)
+        self.addCleanup(signal.alarm, 0)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.store = self.folder / "store"
         self.socket = self.folder / "socket"
+
+    def too_long(self, *_):
+        self.fail(f"it has not ended after {WAIT_S} s")
 
     def command(self, *options):
         return [KVARVE, "serve", "--store", str(self.store), "--socket", str(self.socket),
@@ -481,6 +487,143 @@ class ConfigTest(DaemonTest):
                               check=True).stdout
         for word in ("Example", "Exit codes", "SIGTERM", "--metrics-port", "--allow-user"):
             self.assertIn(word, text)
+
+
+class StoreTest(DaemonTest):
+    """A store behind a daemon, through the public calls, from several processes."""
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = f"unix:{self.socket}"
+
+    def make_store(self, *what):
+        made = subprocess.run([MAKE_STORE, self.endpoint, *what], check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=WAIT_S)
+        return made.stdout.split()
+
+    def kvarve(self, *arguments, store=None, code=OK):
+        result = subprocess.run([KVARVE, *arguments, "--json", "--store",
+                                 str(store or self.endpoint)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                timeout=WAIT_S, check=False)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return json.loads(result.stdout)
+
+    def ids(self, store=None):
+        return [one["id"] for one in self.kvarve("ls", store=store)["checkpoints"]]
+
+    def hold(self, what):
+        """A client in the middle of a put."""
+        process = subprocess.Popen([MAKE_STORE, self.endpoint, what], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, WAIT_S)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(process.stdout.readline(), "open\n")
+        return process
+
+    def open_puts(self):
+        return self.status()["statistics"]["puts_open"]
+
+    def test_what_one_process_puts_another_one_finds(self):
+        process = self.start()
+        ids = self.make_store()
+        self.assertEqual(self.ids(), ids)
+        tokens = self.folder / "tokens"
+        tokens.write_text(" ".join(str(7 + i) for i in range(140)))
+        space = self.kvarve("show", ids[2])["namespace"]
+        answer = self.kvarve("why", "--tokens-file", str(tokens), "--namespace", space)
+        self.assertIn("128", json.dumps(answer))
+        written = self.status()["statistics"]["payload_bytes_written"]
+        self.assertEqual(self.make_store(), ids)
+        self.assertEqual(self.status()["statistics"]["payload_bytes_written"], written)
+        self.kvarve("verify")
+        self.end(process)
+
+    def test_what_is_durable_stays_when_it_ends_or_is_killed(self):
+        for number, code in ((signal.SIGTERM, OK), (signal.SIGKILL, -signal.SIGKILL)):
+            process = self.start()
+            ids = self.make_store()
+            self.end(process, number, code)
+            self.assertEqual(sorted(self.ids(store=self.store)), sorted(ids))
+            self.kvarve("verify", store=self.store)
+
+    def test_killed_in_the_middle_it_loses_nothing_that_was_durable(self):
+        process = self.start()
+        client = subprocess.Popen([MAKE_STORE, self.endpoint, "large"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        durable = 0
+        while durable < 10:
+            durable = self.status()["statistics"]["puts_durable"]
+        self.end(process, signal.SIGKILL, -signal.SIGKILL)
+        _, says = client.communicate(timeout=WAIT_S)
+        if client.returncode != OK:  # it was not done yet, and is told
+            self.assertRegex(says, "^make_store: .*daemon")
+        process = self.start()
+        self.assertGreaterEqual(len(self.ids()), durable)
+        self.kvarve("verify")
+        self.make_store("large")
+        self.assertEqual(len(self.ids()), 60)
+        self.end(process)
+
+    def test_many_processes_at_once(self):
+        process = self.start()
+        what = ["", "many", "large"] * 2
+        running = [subprocess.Popen([MAKE_STORE, self.endpoint, one], stdout=subprocess.PIPE)
+                   for one in what]
+        garbage = self.client(greet=False)
+        garbage.send(b"garbage")
+        for one in running:
+            one.communicate(timeout=WAIT_S)
+            self.assertEqual(one.returncode, OK)
+        self.assertEqual(len(self.ids()), 5 + 20 + 60)
+        self.end(process)
+        self.kvarve("verify", store=self.store)
+
+    def test_a_client_that_is_killed_gives_its_put_back(self):
+        process = self.start()
+        client = self.hold("stage")
+        self.assertEqual(self.open_puts(), 1)
+        client.kill()
+        self.await_log(process, f"client died pid={client.pid} ")
+        self.assertEqual(self.open_puts(), 0)
+        self.make_store()
+        self.end(process)
+
+    def test_a_client_without_connection_is_quarantined_until_it_is_dead(self):
+        process = self.start()
+        client = self.hold("vanish")
+        self.await_log(process, f"client quarantined pid={client.pid} ")
+        self.assertEqual(self.status()["quarantined"], 1)
+        self.make_store()  # others go on
+        client.kill()
+        self.await_log(process, f"client died pid={client.pid} ")
+        self.assertEqual(self.status()["quarantined"], 0)
+        self.end(process)
+
+    def test_a_put_in_the_middle_does_not_hold_up_the_end(self):
+        process = self.start()
+        self.hold("stage")
+        self.hold("vanish")
+        ids = self.make_store()
+        self.end(process)
+        self.assertEqual(sorted(self.ids(store=self.store)), sorted(ids))
+
+    def test_the_log_knows_nothing_of_what_is_stored(self):
+        process = self.start("--log-level", "debug")
+        self.make_store()
+        self.end(process)
+        log = "".join(process.log)
+        self.assertIn("client connected", log)
+        for word in ("secret", "model", "drafter", "recurrent-sha256"):
+            self.assertNotIn(word, log)
+
+    def test_what_is_the_daemons_to_have_is_refused(self):
+        process = self.start()
+        for arguments, says in ((["rebuild"], "stop the daemon"), (["gc", "--cap", "1G"], "cap")):
+            answer = self.kvarve(*arguments, code=USAGE)
+            self.assertIn(says, answer["error"]["text"])
+        self.end(process)
 
 
 if __name__ == "__main__":
