@@ -205,10 +205,11 @@ standin_engine *engine_open(const standin_options *options, char *out_text, size
 
 /* --- a turn --- */
 
-/* How far the drafter is when a boundary at `tokens` is put: some tokens behind, as it may be. */
+/* How far the drafter is when a boundary at `tokens` is put: some tokens behind, as it may be, and
+ * not always as many: the same prompt comes with another draft length. */
 static uint64_t drafted_at(const standin_engine *engine, uint64_t tokens)
 {
-    const uint64_t lag = 1 + digest_two(engine->options.seed, tokens) % 4;
+    const uint64_t lag = 1 + digest_two(engine->turn_seed, tokens) % 2 * 3;
     const uint64_t floor = shape_draft_floor(&engine->shape, tokens);
     uint64_t drafted = tokens > lag ? tokens - lag : 0;
 
@@ -320,6 +321,7 @@ static bool run_turn(standin_engine *engine, uint32_t index, uint32_t number, st
     bool is_good;
 
     *out = (standin_turn){.turn = number, .conversation = index};
+    engine->turn_seed = digest_two(engine->options.seed, (uint64_t)number << 32 | index);
     out->what = script_ask(engine->options.seed, engine->conversations,
                            engine->options.conversations, index, number);
     out->tokens = of->length;
@@ -382,14 +384,26 @@ static bool end_rank(standin_engine *engine, uint32_t rank)
     return is_whole;
 }
 
+/* Every block was given back: else the engine, or an event that did not come, has kept one. */
+static bool all_blocks_are_free(const standin_engine *engine)
+{
+    bool are_free = true;
+
+    for (uint32_t g = 0; g < engine->shape.group_count; g++) {
+        are_free = are_free && engine->pools[g].free_count == engine->pools[g].count;
+    }
+    return are_free;
+}
+
 bool engine_close(standin_engine *engine)
 {
-    bool is_whole = true;
+    bool is_whole;
 
     if (engine == NULL) {
         return true;
     }
     flight_settle(engine, 0);
+    is_whole = all_blocks_are_free(engine);
     for (uint32_t rank = 0; rank < STANDIN_RANKS_MAX; rank++) {
         is_whole = end_rank(engine, rank) && is_whole;
     }

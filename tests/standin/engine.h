@@ -79,7 +79,7 @@ uint64_t engine_output(const standin_engine *engine); /* over all turns */
 void engine_counts(const standin_engine *engine, standin_counts *out);
 const char *engine_fault(const standin_engine *engine); /* the first one; "" */
 /* Wait for what is in flight and end. NULL is a no-op. False: a rank's memory was written to where
- * nobody may. */
+ * nobody may, or a block is still in use. */
 bool engine_close(standin_engine *engine);
 
 #endif

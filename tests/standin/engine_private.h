@@ -65,6 +65,7 @@ struct standin_engine {
     link_reply replies[STANDIN_RANKS_MAX];
     sequence sequence;
     conversation *conversations;
+    uint64_t turn_seed; /* of what the turn chooses beside its prompt */
     uint64_t output;
     standin_counts counts;
     char fault[KVARVE_ERROR_TEXT_MAX + 64];

@@ -145,6 +145,9 @@ static void take_event(standin_engine *engine, const kvarve_event *event)
             let_go_of_sources(engine, at);
         }
     } else if (event->kind == KVARVE_EVENT_COPY_REQUESTED) {
+        if ((at->ranks_done & 1u << event->rank) != 0) {
+            engine_note_fault(engine, "copy requested", KVARVE_INVALID, "its source was released");
+        }
         ask_rank(engine, at, event->rank);
     } else if (event->kind == KVARVE_EVENT_STAGED) {
         for (uint32_t rank = 0; rank < engine->shape.ranks; rank++) {

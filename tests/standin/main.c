@@ -16,7 +16,7 @@
 
 enum {
     EXIT_RIGHT = 0,   /* and, with --check, equal to a run without a store */
-    EXIT_WRONG = 1,   /* the output is another one, or memory was written to where nobody may */
+    EXIT_WRONG = 1,   /* the output is another one, or the blocks are not as they should be */
     EXIT_USAGE = 2,   /* nothing was done */
     EXIT_NO_RUN = 3,  /* the store can not be opened, or the engine itself could not go on */
     EXIT_NO_HITS = 4, /* --expect-hits: there were none */
@@ -361,7 +361,9 @@ static int run(program *of)
         return EXIT_NO_RUN;
     }
     if (!is_whole) {
-        (void)fprintf(stderr, "kvarve-standin: memory between blocks was written to\n");
+        (void)fprintf(stderr,
+                      "kvarve-standin: memory between blocks was written to, or a block is still "
+                      "in use\n");
     }
     if (of->options.broken != STANDIN_BREAK_NONE && counts.broken == 0) {
         (void)fprintf(stderr, "kvarve-standin: nothing was restored that could be made wrong\n");

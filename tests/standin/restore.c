@@ -88,26 +88,32 @@ static kvarve_status restore_ranks(standin_engine *engine, const kvarve_boundary
     return status;
 }
 
+/* KVARVE_BUSY: a page is damaged, and a shorter boundary may do. KVARVE_MISS: there was no room, or
+ * no answer in time; a shorter one would not do better. */
 static kvarve_status restore_found(standin_engine *engine, const kvarve_boundary *found)
 {
     kvarve_error err = {.status = KVARVE_OK};
-    kvarve_status status = kvarve_lease_wait(engine->handles.lease, LOAD_TIMEOUT_MS, NULL, &err);
+    kvarve_miss miss = {.reason = KVARVE_MISS_NOT};
+    kvarve_status status = kvarve_lease_wait(engine->handles.lease, LOAD_TIMEOUT_MS, &miss, &err);
 
     if (status == KVARVE_OK) {
         status = restore_ranks(engine, found);
-    } else if (status != KVARVE_MISS) {
+        miss.reason = KVARVE_MISS_DAMAGED; /* what a copy that is no hit means */
+    } else if (status != KVARVE_MISS && status != KVARVE_BUSY) {
         engine_note_fault(engine, "load", status, err.text);
     }
     if (status != KVARVE_OK) {
-        sequence_begin(engine, engine->sequence.tokens);
-        return status;
+        const bool is_worth_another = status == KVARVE_MISS && miss.reason == KVARVE_MISS_DAMAGED;
+
+        sequence_end(engine);
+        return is_worth_another ? KVARVE_BUSY : KVARVE_MISS;
     }
     engine->sequence.computed = found->tokens;
     engine->sequence.drafted = has_draft(engine, found) ? found->draft_tokens : 0;
     return KVARVE_OK;
 }
 
-/* KVARVE_OK: restored; KVARVE_BUSY: found, but not whole; KVARVE_MISS: nothing is found. */
+/* KVARVE_OK: restored; KVARVE_BUSY: worth another try; KVARVE_MISS: nothing is found or comes. */
 static kvarve_status try_restore(standin_engine *engine, const kvarve_prefix *prefix,
                                  uint64_t length, kvarve_boundary *out)
 {
@@ -117,6 +123,7 @@ static kvarve_status try_restore(standin_engine *engine, const kvarve_prefix *pr
     size_t count = 0;
 
     options.max_tokens = length - 1; /* the last token is computed for its logits, and only once */
+    options.preferred_kind = (uint32_t)(engine->turn_seed % 3);
     options.lease = KVARVE_LEASE_LOAD;
     status = kvarve_find(engine->handles.space, prefix, &options, out, 1, &count,
                          &engine->handles.lease, NULL, &err);
@@ -128,7 +135,8 @@ static kvarve_status try_restore(standin_engine *engine, const kvarve_prefix *pr
     }
     status = restore_found(engine, out);
     kvarve_lease_release(&engine->handles.lease);
-    return status == KVARVE_OK ? KVARVE_OK : KVARVE_BUSY;
+    engine->counts.loads_failed += status != KVARVE_OK;
+    return status;
 }
 
 bool restore_longest(standin_engine *engine, const kvarve_prefix *prefix, uint64_t length,
@@ -143,7 +151,6 @@ bool restore_longest(standin_engine *engine, const kvarve_prefix *prefix, uint64
     }
     for (uint32_t i = 0; i < TRIES_MAX && status == KVARVE_BUSY && !engine->is_over; i++) {
         status = try_restore(engine, prefix, length, &found);
-        engine->counts.loads_failed += status == KVARVE_BUSY;
     }
     if (status != KVARVE_OK) {
         engine->counts.misses++;

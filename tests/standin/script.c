@@ -1,16 +1,17 @@
 /*
  * script.c - prompts from a seed.
  *
- * Lengths are no multiples of anything, so that boundaries lie inside pages and blocks. Pure.
+ * Most lengths are no multiples of anything, so that boundaries lie inside pages and blocks. Pure.
  */
 #include "standin/script.h"
 
-#include <string.h>
+#include <stdbool.h>
 
 #include "standin/digest.h"
 #include "standin/model.h"
 
-#define SYSTEMS 2u /* different instructions */
+#define SYSTEMS     2u  /* different instructions */
+#define PAGE_TOKENS 64u /* a multiple of most spans */
 
 static uint64_t chance_of(uint64_t seed, uint32_t index, uint32_t turn, uint32_t what)
 {
@@ -35,11 +36,15 @@ static void begin(conversation *out, uint64_t seed, uint32_t system)
     out->prompt = out->length;
 }
 
-/* Something that is asked. */
+/* Something that is asked; at times it ends where a page ends. */
 static void ask(conversation *to, uint64_t chance)
 {
+    const bool is_even = chance / 1024 % 3 == 0;
+    const uint64_t count = 10 + chance % 50;
+
     to->user = to->length;
-    append(to, digest_two(chance, 1), 10 + chance % 50);
+    append(to, digest_two(chance, 1),
+           is_even ? count + PAGE_TOKENS - (to->length + count) % PAGE_TOKENS : count);
     to->prompt = to->length;
 }
 
@@ -48,14 +53,16 @@ const char *script_ask(uint64_t seed, conversation *conversations, uint32_t coun
 {
     const uint64_t chance = chance_of(seed, index, turn, 0);
     conversation *own = &conversations[index];
-    const conversation *other = &conversations[chance / 8 % count];
+    const conversation *other = &conversations[chance / 16 % count];
 
     if (turn == 0 || own->length > STANDIN_TOKENS_MAX - 200) {
         begin(own, seed, index % SYSTEMS);
-        ask(own, chance);
+        if (index / SYSTEMS % 2 == 0) { /* else instructions and prompt end at one token */
+            ask(own, chance);
+        }
         return "begins";
     }
-    switch (chance % 8) {
+    switch (chance % 12) {
     case 0: /* the last question is another one */
         own->length = own->user;
         ask(own, chance);
@@ -66,6 +73,7 @@ const char *script_ask(uint64_t seed, conversation *conversations, uint32_t coun
         ask(own, chance);
         return "is rewritten";
     case 2: /* the same once more */
+    case 5:
         own->length = own->prompt;
         return "is regenerated";
     case 3:
@@ -75,6 +83,10 @@ const char *script_ask(uint64_t seed, conversation *conversations, uint32_t coun
             return "branches off";
         }
         break;
+    case 4: /* the answer goes on: the prompt ends where its state was put */
+        own->length--;
+        own->prompt = own->length;
+        return "is continued";
     default:
         break;
     }
