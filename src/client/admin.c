@@ -253,10 +253,23 @@ kvarve_status client_verify_begin(door *base, kvarve_error *err)
     return status;
 }
 
+/* What is parked should have been answered by now: ask. */
+static void ask_verify(client *at)
+{
+    client_exchange what = {.request.type = WIRE_VERIFY};
+
+    if (client_ask(at, &what, NULL) == KVARVE_OK) {
+        at->verified = what.reply.as.verified;
+    }
+}
+
 bool client_verify_progress(door *base, kvarve_verify_result *out)
 {
     client *at = client_of(base);
 
+    if (at->verified.is_over == 0 && at->is_verify_out && !client_has_waited()) {
+        ask_verify(at);
+    }
     result_of(&at->verified.result, out);
     if (at->verified.is_over != 0 || at->is_broken) {
         return true;
@@ -306,10 +319,22 @@ kvarve_status client_trim_begin(door *base, kvarve_error *err)
     return status;
 }
 
+static void ask_trim(client *at)
+{
+    client_exchange what = {.request.type = WIRE_TRIM};
+
+    if (client_ask(at, &what, NULL) == KVARVE_OK) {
+        at->trimmed = what.reply.as.trimmed;
+    }
+}
+
 bool client_trim_progress(door *base, uint64_t *out_bytes, kvarve_status *out_status)
 {
     client *at = client_of(base);
 
+    if (at->trimmed.is_over == 0 && at->is_trim_out && !client_has_waited()) {
+        ask_trim(at);
+    }
     *out_bytes = at->trimmed.bytes;
     *out_status = at->is_broken ? KVARVE_UNAVAILABLE : (kvarve_status)at->trimmed.status;
     if (at->trimmed.is_over != 0 || at->is_broken) {

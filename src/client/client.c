@@ -135,10 +135,8 @@ static void notify(void *context)
     client *at = context;
 
     mutex_lock(&at->mutex);
-    at->is_polling = true;
-    while (at->env.executor->poll(at->env.executor)) {
+    while (client_poll_jobs(at)) {
     }
-    at->is_polling = false;
     client_changed(at);
     mutex_unlock(&at->mutex);
 }

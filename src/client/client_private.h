@@ -181,6 +181,9 @@ void client_drain(client *at);
 /* An ERROR as a status; no text for answers that carry none. */
 kvarve_status client_error_of(const wire_message *answer, kvarve_error *err);
 
+/* Take the ends of jobs that have run. False: there were none. */
+bool client_poll_jobs(client *at);
+
 /* Somebody waits for a change of this. */
 void client_watch_add(client *at, client_watch *watch);
 /* Since it took the lock, this thread has waited: what is parked says more than asking again. */

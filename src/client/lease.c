@@ -60,6 +60,7 @@ static bool take_wait(client *at, client_pending *pending, const wire_message *a
     }
     if (answer != NULL && answer->type == WIRE_LEASE_STATE) {
         take_state(lease, &answer->as.lease_state);
+        return answer->as.lease_state.state != LEASE_LOADING; /* a wait without an end */
     }
     return true;
 }

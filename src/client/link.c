@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/checked.h"
 #include "base/fail.h"
 #include "client/client_private.h"
 #include "env/socket.h"
@@ -190,8 +191,11 @@ static void dispatch(client *at, size_t size)
 /* A message, without letting go of the mutex. As client_transport.receive. */
 static int64_t receive_at_once(client *at, uint64_t deadline_ns)
 {
-    const int64_t size = at->transport->receive(at->transport, at->in, sizeof at->in, deadline_ns);
+    int64_t size;
 
+    at->is_polling = at->is_still; /* jobs may come to their end in there (I4) */
+    size = at->transport->receive(at->transport, at->in, sizeof at->in, deadline_ns);
+    at->is_polling = false;
     if (size > 0) {
         dispatch(at, (size_t)size);
     } else if (size < 0 && size != -ETIMEDOUT) {
@@ -428,6 +432,16 @@ kvarve_status client_ask(client *at, client_exchange *what, kvarve_error *err)
 
 /* --- the lock, and waiting --- */
 
+bool client_poll_jobs(client *at)
+{
+    bool is_any;
+
+    at->is_polling = true; /* I4 */
+    is_any = at->env.executor->poll(at->env.executor);
+    at->is_polling = false;
+    return is_any;
+}
+
 void client_watch_add(client *at, client_watch *watch)
 {
     if (watch->link.next == NULL) {
@@ -456,9 +470,16 @@ void client_unlock(door *base)
     mutex_unlock(&at->mutex);
 }
 
+/* A daemon that is alive but does nothing any more is noticed by asking it, now and then. */
+static uint64_t soon(const client *at, uint64_t deadline_ns)
+{
+    return kvarve_min_u64(deadline_ns, client_deadline(&at->base, at->io_timeout_ms));
+}
+
 bool client_wait(door *base, uint64_t deadline_ns)
 {
     client *at = client_of(base);
+    const uint64_t until = soon(at, deadline_ns);
     kvarve_link *link;
 
     if (client_now(at) >= deadline_ns) {
@@ -472,11 +493,12 @@ bool client_wait(door *base, uint64_t deadline_ns)
     }
     has_waited = true;
     if (at->is_still && at->is_broken) {
-        return false;
+        return client_poll_jobs(at); /* nothing else goes on (I5) */
     }
-    if (!await(at, deadline_ns)) {
+    if (!await(at, until)) {
         has_waited = false;
         return false;
     }
+    has_waited = client_now(at) < until; /* else whoever wants to know asks */
     return true;
 }

@@ -50,10 +50,18 @@ static void free_put(client_put *put)
     kvarve_release(put);
 }
 
+/* A wait without an end is answered when this is so, and not before. */
+static bool is_reached(const wire_put_status *status, uint32_t target)
+{
+    return status->refusal != KVARVE_REFUSED_NOT ||
+           (status->state >= target && (target != KVARVE_PUT_STAGED || status->is_settling == 0));
+}
+
 static bool take_wait(client *at, client_pending *pending, const wire_message *answer)
 {
     client_put_wait *wait = (client_put_wait *)(void *)pending;
     client_put *put = wait->put;
+    const uint32_t target = KVARVE_PUT_STAGED + (uint32_t)(wait - put->waits);
 
     (void)at;
     wait->is_out = false;
@@ -66,6 +74,7 @@ static bool take_wait(client *at, client_pending *pending, const wire_message *a
     }
     if (answer != NULL && answer->type == WIRE_PUT_STATE) {
         client_put_take_status(put, &answer->as.put_state.status);
+        return is_reached(&answer->as.put_state.status, target);
     }
     return true;
 }
