@@ -147,7 +147,7 @@ int cli_gc(int argument_count, char **arguments)
     if (!cli_parse(&usage, options, argument_count, arguments, &positional, &count, &code)) {
         return code;
     }
-    code = cli_store_open(&common, KVARVE_OPEN_EXISTING, work.cap, &work.store);
+    code = cli_store_open(&common, KVARVE_OPEN_EXISTING, 0, &work.store);
     if (code == CLI_OK) {
         code = collect(&work);
         kvarve_close(work.store);

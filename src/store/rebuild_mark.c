@@ -76,9 +76,18 @@ static void removal_done(kvarve_job *job)
     KVARVE_LIST_ITEM(job, store_machine, rebuild_job)->is_opening = false;
 }
 
+/* What did not verify was dropped, and its records are still being wiped or written. Each of these
+ * ends by itself, also when it fails. */
+static bool has_drops_to_tell(const store_machine *store)
+{
+    return !store->is_failed &&
+           (wipe_is_due(store) ||
+            (store->wants_drop_record && !kvarve_list_is_empty(&store->tombstones_pending)));
+}
+
 void rebuild_mark_settle(store_machine *store)
 {
-    if (!store->is_rebuilt || store->commit != NULL) {
+    if (!store->is_rebuilt || store->commit != NULL || has_drops_to_tell(store)) {
         return;
     }
     store->is_rebuilt = false;
