@@ -497,7 +497,7 @@ static const char *check_item(const model *known, size_t at, bool is_rebuilt, re
     if (is_found && answer == READ_MISS) {
         return "found, but not readable (P2, D1)";
     }
-    if (!is_found && known->states[at] == ITEM_SURE && !(is_rebuilt && known->is_drop_asked[at])) {
+    if (!is_found && known->states[at] == ITEM_SURE) {
         return "a durable checkpoint is lost (P4)";
     }
     if (is_found && known->states[at] == ITEM_ABSENT && !may_be_back) {

@@ -62,8 +62,6 @@ typedef struct model {
     bool was_put[MODEL_ITEMS_MAX];    /* tried at least once: a rebuild may bring it back */
     bool is_buried[MODEL_ITEMS_MAX];  /* dropped, and a later record says so: not even a rebuild */
     bool is_dropped[MODEL_ITEMS_MAX]; /* durably */
-    bool is_drop_asked[MODEL_ITEMS_MAX]; /* or evicted; where that was cut off, a record may say it
-                                            though the index does not: a rebuild carries it out */
 } model;
 
 typedef struct session {

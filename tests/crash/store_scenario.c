@@ -52,7 +52,6 @@ static void doubt_all(model *known)
 {
     for (size_t i = 0; i < known->count; i++) {
         known->states[i] = known->states[i] == ITEM_SURE ? ITEM_PERHAPS : known->states[i];
-        known->is_drop_asked[i] = true;
     }
 }
 
@@ -124,7 +123,6 @@ void run_after_put(run *at, size_t item, const put_outcome *outcome, const bool 
         at->result->refused++;
     }
     if (outcome->state == KVARVE_PUT_DURABLE) {
-        known->is_drop_asked[item] = false;
         bury(known, says);
     }
 }
@@ -179,7 +177,6 @@ static void run_drop(run *at, size_t item)
     kvarve_status status;
 
     known->states[item] = known->states[item] == ITEM_SURE ? ITEM_PERHAPS : known->states[item];
-    known->is_drop_asked[item] = true;
     status = item_drop(&at->open, &at->of->items[item]);
     if (!run_is_cut(at) && status == KVARVE_OK) {
         known->states[item] = ITEM_ABSENT;
