@@ -2,7 +2,7 @@
 """The stand-in engine over a real store: equal outputs whatever is restored, and other ones when a
 restore is wrong.
 
-Usage: test_standin.py KVARVE_STANDIN [unittest options]
+Usage: test_standin.py KVARVE_STANDIN KVARVE [unittest options]
 """
 import os
 import pathlib
@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 STANDIN = None
+KVARVE = None
 # By layout: its groups; which of them are states, and which auxiliaries.
 LAYOUTS = {
     "dense": (2, [], []),
@@ -165,6 +167,39 @@ class StandinTest(unittest.TestCase):
             process.send_signal(signal.SIGKILL)
         self.assert_right(self.run_it("--check", "--turns", "6"))
 
+    # --- through a daemon ---
+
+    def serve(self):
+        """A daemon over the store; returns what to open."""
+        place = self.folder / "socket"
+        command = [KVARVE, "serve", "--store", str(self.store), "--socket", str(place),
+                   "--arena", "4M"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        reader = threading.Thread(target=process.stderr.read)  # or its log would fill the pipe
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        self.assertIn("serving", process.stderr.readline())
+        reader.start()
+        self.addCleanup(reader.join)
+        self.addCleanup(process.terminate)
+        return f"unix:{place}"
+
+    def test_engines_share_a_daemons_store(self):
+        place = self.serve()
+        command = [STANDIN, "--store", place, "--turns", "3", "--check", "--abort-every", "3"]
+        engines = [subprocess.Popen([*command, "--layout", layout], stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
+                   for layout in ("hybrid", "hybrid", "drafted")]
+        for engine in engines:
+            text, _ = engine.communicate(timeout=120)
+            self.assertEqual(engine.returncode, 0, text)
+        for layout in LAYOUTS:
+            with self.subTest(layout=layout):
+                arguments = ["--layout", layout, "--turns", "2", "--check"]
+                self.assert_right(self.run_it(*arguments, store=place))
+                self.assert_right(self.run_it(*arguments, "--expect-hits", store=place))
+
     # --- the engine sees what is wrong ---
 
     def faults(self, layout):
@@ -223,5 +258,5 @@ class StandinTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    STANDIN = os.path.abspath(sys.argv.pop(1))
+    STANDIN, KVARVE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
     unittest.main()
