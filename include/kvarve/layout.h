@@ -129,7 +129,8 @@ typedef struct kvarve_region {
 
 /*
  * Say where `rank`'s blocks lie. Per group all regions together must make its page_bytes:
- * span_tokens * sum(run_count * row_bytes). Replaces what was registered for the rank.
+ * span_tokens * sum(run_count * row_bytes). Replaces what was registered for the rank; no
+ * kvarve_put_copy or kvarve_lease_copy of it may be running then.
  *
  * block_tokens  tokens a block, by group (group_count entries): a multiple or a divisor of
  * span_tokens for prefix and window groups; endpoint and auxiliary groups: 1 (a block is the
