@@ -43,7 +43,7 @@ typedef enum kvarve_class {
           stored short */
 #define KVARVE_GROUP_DRAFT_ROWS                                                                    \
     4u /* prefix, window: pages carry the drafter's rows too; their last page names how many are   \
-          valid */
+          valid, so a put's draft_tokens reach at least to the start of that page */
 #define KVARVE_GROUP_VARIABLE                                                                      \
     8u /* endpoint, auxiliary: any size, given at each put, split into parts of at most page_bytes \
         */

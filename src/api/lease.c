@@ -380,7 +380,7 @@ kvarve_status kvarve_lease_pages(kvarve_lease *lease, uint32_t rank, kvarve_page
     }
     status = kvarve_lease_wait(lease, 0, NULL, err);
     if (status != KVARVE_OK) {
-        return status == KVARVE_UNAVAILABLE
+        return status == KVARVE_UNAVAILABLE || status == KVARVE_MISS /* met damage */
                    ? status
                    : kvarve_fail(err, KVARVE_INVALID, "lease: pages in place need a loaded lease");
     }
@@ -610,7 +610,7 @@ kvarve_status kvarve_lease_copy(kvarve_lease *lease, uint32_t rank, const uint32
     }
     status = kvarve_lease_wait(lease, 0, NULL, err);
     if (status != KVARVE_OK) {
-        return status == KVARVE_UNAVAILABLE
+        return status == KVARVE_UNAVAILABLE || status == KVARVE_MISS /* met damage */
                    ? status
                    : kvarve_fail(err, KVARVE_INVALID, "lease: a copy needs a loaded lease");
     }

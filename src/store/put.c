@@ -383,6 +383,38 @@ void put_advance(store_put *put)
 
 /* --- begin --- */
 
+/*
+ * A page with draft rows of which some are missing names how many are valid, and only the last page
+ * can (docs/format/identity.md): were rows missing in an earlier one, it would be taken for whole
+ * by whoever comes later.
+ */
+static kvarve_status check_draft_rows(const store_namespace *name,
+                                      const kvarve_put_options *options, kvarve_error *err)
+{
+    const bool has_optional = (options->flags & KVARVE_PUT_NO_OPTIONAL) == 0;
+
+    for (uint32_t i = 0; i < name->group_count; i++) {
+        const kvarve_group *group = store_namespace_group(name, i);
+        const bool is_put = has_optional || (group->flags & KVARVE_GROUP_OPTIONAL) == 0;
+        uint64_t last;
+
+        if (!is_put || (group->flags & KVARVE_GROUP_DRAFT_ROWS) == 0) {
+            continue;
+        }
+        last = (options->tokens - 1) / group->span_tokens * group->span_tokens;
+        if (options->draft_tokens < last) {
+            return kvarve_fail(err, KVARVE_INVALID,
+                               "put at token %llu with %llu draft tokens: group %u has draft rows, "
+                               "and the last of its pages begins at %llu: %llu .. %llu",
+                               (unsigned long long)options->tokens,
+                               (unsigned long long)options->draft_tokens, i,
+                               (unsigned long long)last, (unsigned long long)last,
+                               (unsigned long long)options->tokens);
+        }
+    }
+    return KVARVE_OK;
+}
+
 static kvarve_status check_boundary(const store_namespace *name, const kvarve_prefix *prefix,
                                     const kvarve_put_options *options, kvarve_error *err)
 {
@@ -400,8 +432,7 @@ static kvarve_status check_boundary(const store_namespace *name, const kvarve_pr
                            (unsigned long long)options->draft_tokens,
                            (unsigned long long)options->tokens);
     }
-    (void)name;
-    return KVARVE_OK;
+    return check_draft_rows(name, options, err);
 }
 
 static kvarve_status copy_sizes(store_put *put, const uint64_t *sizes, kvarve_error *err)

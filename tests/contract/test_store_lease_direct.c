@@ -190,6 +190,33 @@ static void test_direct__wrong_bytes_are_a_miss_until_they_are_written_again(voi
     kvarve_prefix_free(prefix);
 }
 
+/* A loaded lease of which one reader found a page wrong is a miss for all of them. */
+static void test_lease__damage_that_one_reader_meets_is_a_miss_for_the_next(void **state)
+{
+    door *at = *state;
+    kvarve_prefix *prefix = engine_prefix(6, 64);
+    engine machine = open_engine(at, &wide);
+    const engine_state here = {.prefix = prefix, .tokens = 64};
+    kvarve_lease *lease = NULL;
+    kvarve_page_view views[8];
+    size_t count = 0;
+
+    assert_int_equal(put(&machine, &here), KVARVE_PUT_DURABLE);
+    engine_fill(&machine, &here, 0, 0, 2, room);
+    engine_close(&machine);
+    door_close(at);
+    assert_int_equal(door_damage_page(at, room, PAGE_BYTES), 1);
+    door_open(at);
+    machine = open_engine(at, &wide);
+    assert_ok(engine_find(&machine, &here, KVARVE_LEASE_LOAD, NULL, &lease, NULL, &err));
+    assert_ok(kvarve_lease_wait(lease, 10000, NULL, &err));
+    assert_int_equal(kvarve_lease_read(lease, 0, 0, 2, room, PAGE_BYTES, &err), KVARVE_MISS);
+    assert_int_equal(kvarve_lease_pages(lease, 0, views, 8, &count, &err), KVARVE_MISS);
+    kvarve_lease_release(&lease);
+    engine_close(&machine);
+    kvarve_prefix_free(prefix);
+}
+
 /* The disk takes an hour: the call ends, the read goes on, and its end is told, whether the lease
  * is still there or not. */
 static void test_direct__a_late_read_is_told_when_it_is_over(void **state)
@@ -247,6 +274,7 @@ static const door_test tests[] = {
     DOOR_TEST(test_direct__takes_from_the_arena_what_is_there),
     DOOR_TEST(test_direct__says_what_is_wrong_with_a_call),
     DOOR_TEST(test_direct__wrong_bytes_are_a_miss_until_they_are_written_again),
+    DOOR_TEST(test_lease__damage_that_one_reader_meets_is_a_miss_for_the_next),
     DOOR_TEST(test_direct__a_late_read_is_told_when_it_is_over),
 };
 

@@ -31,7 +31,7 @@ static void test_put__every_layout_comes_back_byte_for_byte_also_after_reopen(vo
         for (size_t i = 0; i < sizeof boundaries / sizeof boundaries[0]; i++) {
             engine_state here = {.prefix = prefix,
                                  .tokens = boundaries[i],
-                                 .draft_tokens = boundaries[i] - boundaries[i] % 5,
+                                 .draft_tokens = boundaries[i] - (boundaries[i] - 1) % 8 % 5,
                                  .kind = (uint32_t)i % 3};
 
             assert_int_equal(put(&machine, &here), KVARVE_PUT_DURABLE);
@@ -47,7 +47,7 @@ static void test_put__every_layout_comes_back_byte_for_byte_also_after_reopen(vo
         for (size_t i = 0; i < sizeof boundaries / sizeof boundaries[0]; i++) {
             engine_state here = {.prefix = prefix,
                                  .tokens = boundaries[i],
-                                 .draft_tokens = boundaries[i] - boundaries[i] % 5,
+                                 .draft_tokens = boundaries[i] - (boundaries[i] - 1) % 8 % 5,
                                  .kind = (uint32_t)i % 3};
 
             assert_ok(engine_restore(&machine, &here, i % 2 == 0, &err));
@@ -146,7 +146,7 @@ static void test_put__replay_is_present_and_writes_nothing_also_after_reopen(voi
 
     for (size_t l = 0; l < engine_layout_count; l++) {
         engine machine = open_engine(at, engine_layouts[l]);
-        engine_state here = {.prefix = prefix, .tokens = 77, .draft_tokens = 70, .kind = 1};
+        engine_state here = {.prefix = prefix, .tokens = 77, .draft_tokens = 74, .kind = 1};
 
         assert_int_equal(put(&machine, &here), KVARVE_PUT_DURABLE);
         assert_costs_nothing(at, &machine, &here);
@@ -637,10 +637,13 @@ static void test_put__draft_rows_of_one_boundary_are_kept_apart(void **state)
     door *at = *state;
     kvarve_prefix *prefix = engine_prefix(19, 200);
     engine machine = open_engine(at, &engine_rows);
-    static const uint64_t valid[] = {40, 64, 0, 63};
+    static const uint64_t valid[] = {57, 64, 56, 63}; /* within the last page */
     engine_state here = {.prefix = prefix, .tokens = 64};
     engine_state longer = {.prefix = prefix, .tokens = 128, .draft_tokens = 128};
+    kvarve_put *refused = NULL;
 
+    here.draft_tokens = 55; /* the page before would lack a row and not say so */
+    assert_int_equal(engine_put_begin(&machine, &here, NULL, &refused, &err), KVARVE_INVALID);
     for (size_t i = 0; i < 4; i++) {
         here.draft_tokens = valid[i];
         here.kind = (uint32_t)i % 3;

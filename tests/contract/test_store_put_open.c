@@ -93,7 +93,7 @@ static void test_put__an_open_one_closes_like_one_that_knew_its_boundary(void **
             engine machine = open_engine(at, engine_layouts[l]);
             engine_state whole = {.prefix = prefix,
                                   .tokens = 64 + extra,
-                                  .draft_tokens = 50,
+                                  .draft_tokens = 62 + extra,
                                   .kind = (uint32_t)extra % 3};
             engine_state stage = whole;
             kvarve_put *open = NULL;

@@ -182,7 +182,8 @@ entry model_draw_entry(run *at)
     what.state.kind = model_draw(at, 3);
     if (what.layout == 2) {
         what.state.draft_tokens =
-            what.state.tokens - model_draw(at, 2) * model_draw(at, (uint32_t)what.state.tokens);
+            what.state.tokens -
+            model_draw(at, 2) * model_draw(at, (uint32_t)(what.state.tokens - 1) % 8 + 1);
     }
     if (what.layout == 1) {
         what.state.variant = model_draw(at, 2);

@@ -271,7 +271,7 @@ static void test_put__an_open_one_in_stored_history_closes_with_draft_rows(void 
     (void)state;
     begin_test(&f, &engine_rows);
     const engine_state whole = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 32};
-    const engine_state some = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 10, .kind = 1};
+    const engine_state some = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 26, .kind = 1};
     const engine_state open = {.prefix = f.prefix};
 
     assert_int_equal(put(&f, &whole), KVARVE_PUT_DURABLE);
@@ -304,7 +304,7 @@ static void test_put__an_open_one_closes_with_draft_rows_in_what_it_staged(void 
     (void)state;
     begin_test(&f, &engine_rows);
     const engine_state whole = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 32};
-    const engine_state some = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 10, .kind = 1};
+    const engine_state some = {.prefix = f.prefix, .tokens = 32, .draft_tokens = 26, .kind = 1};
     const engine_state open = {.prefix = f.prefix};
 
     assert_ok(engine_put_begin(&f.at, &open, NULL, &made, &err));
