@@ -34,6 +34,12 @@ kvarve_store_options door_options(void)
 
 kvarve_status door_try_open(door *at, kvarve_error *err)
 {
+    if (door_is_daemon(at)) {
+        char socket[SCRATCH_PATH_MAX + 16];
+
+        (void)snprintf(socket, sizeof socket, "%s/socket", at->scratch);
+        return door_daemon_start(at->folder, socket, &at->options, &at->daemon, &at->store, err);
+    }
     if (at->is_client) {
         return door_server_start(world_env(at->world), at->folder, &at->options, &at->server,
                                  &at->store, err);
@@ -58,6 +64,8 @@ void door_close(door *at)
     at->store = NULL;
     door_server_stop(at->server);
     at->server = NULL;
+    door_daemon_stop(at->daemon);
+    at->daemon = 0;
 }
 
 void door_reopen(door *at)
@@ -192,15 +200,25 @@ static int setup_client(void **state)
     return 0;
 }
 
-static int setup_real(void **state)
+static int setup_folder(void **state, bool is_client)
 {
     blocks_before = kvarve_allocated_blocks();
-    the_door = (door){.options = door_options()};
+    the_door = (door){.is_client = is_client, .options = door_options()};
     scratch_make(the_door.scratch);
     (void)snprintf(the_door.folder, sizeof the_door.folder, "%s/store", the_door.scratch);
     *state = &the_door;
     door_open(&the_door);
     return 0;
+}
+
+static int setup_real(void **state)
+{
+    return setup_folder(state, false);
+}
+
+static int setup_daemon(void **state)
+{
+    return setup_folder(state, true);
 }
 
 /* A test that failed left handles open, which kvarve_close does not forgive. */
@@ -272,5 +290,6 @@ int door_run(const char *suite, const door_test *tests, size_t count)
     failed = run_through(suite, "simulated", setup_simulated, tests, count);
     failed += run_through(suite, "client", setup_client, tests, count);
     failed += run_through(suite, "real", setup_real, tests, count);
+    failed += run_through(suite, "daemon", setup_daemon, tests, count);
     return failed == 0 ? 0 : 1;
 }

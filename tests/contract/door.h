@@ -1,9 +1,10 @@
 /*
  * door.h - the ways into a store, for suites that are written once and run over each.
  *
- * Doors: a real store in a folder of its own, the same calls in the simulated host, and there again
- * as the client of a session (door_client.h). What only one of them can do (time that passes, a
- * second process) asks which one it is.
+ * Doors: a real store in a folder of its own, the same calls in the simulated host, there again as
+ * the client of a session (door_client.h), and a real folder as the client of a daemon
+ * (door_daemon.h). What only one of them can do (time that passes, a second process) asks which one
+ * it is.
  *
  * Include after cmocka.h: failing to open is a failed assertion of the test.
  *
@@ -16,6 +17,7 @@
 #include <stddef.h>
 
 #include "contract/door_client.h"
+#include "contract/door_daemon.h"
 #include "kvarve/admin.h"
 #include "kvarve/store.h"
 #include "simulate/world.h"
@@ -23,8 +25,9 @@
 
 typedef struct door {
     sim_world *world;               /* NULL: the real one */
-    bool is_client;                 /* of a session on a store in that world */
+    bool is_client;                 /* of a session in that world, or of a daemon */
     door_server *server;            /* that one, while it is open */
+    pid_t daemon;                   /* likewise; 0: none */
     char scratch[SCRATCH_PATH_MAX]; /* the real door's folder */
     char folder[SCRATCH_PATH_MAX + 16];
     kvarve_store_options options; /* used by the next open */
@@ -37,6 +40,12 @@ typedef struct door_test {
 } door_test;
 
 #define DOOR_TEST(function) {#function, function}
+
+/* The store is opened by another process, from its command line. */
+static inline bool door_is_daemon(const door *at)
+{
+    return at->is_client && at->world == NULL;
+}
 
 /* Small: an arena of 4 MiB, segments of 1 MiB, 64 MiB on flash. */
 kvarve_store_options door_options(void);

@@ -313,6 +313,9 @@ static void test_open__an_absent_store_is_missed_when_it_must_exist(void **state
     door *at = *state;
     const size_t length = strlen(at->folder);
 
+    if (door_is_daemon(at)) {
+        skip(); /* it has no such flags */
+    }
     door_close(at);
     (void)snprintf(at->folder + length, sizeof at->folder - length, "-other");
     at->options.flags = KVARVE_OPEN_EXISTING;
@@ -326,9 +329,8 @@ static void test_open__an_absent_store_is_missed_when_it_must_exist(void **state
     door_open(at);
 }
 
-static void test_open__read_only_finds_and_refuses_puts(void **state)
+static void use_read_only(door *at)
 {
-    door *at = *state;
     kvarve_prefix *prefix = engine_prefix(5, 60);
     engine machine = open_engine(at, &engine_plain);
     engine_state here = {.prefix = prefix, .tokens = 40};
@@ -365,6 +367,22 @@ static void test_open__read_only_finds_and_refuses_puts(void **state)
     kvarve_prefix_free(prefix);
 }
 
+static void test_open__read_only_finds_and_refuses_puts(void **state)
+{
+    door *at = *state;
+
+    if (door_is_daemon(at)) {
+        skip(); /* it has no such flag */
+    }
+    use_read_only(at);
+}
+
+/* The process that has it open. */
+static pid_t pid_of_store(const door *at)
+{
+    return door_is_daemon(at) ? at->daemon : getpid();
+}
+
 static void test_open__a_second_one_in_the_same_process_is_busy_and_names_it(void **state)
 {
     door *at = *state;
@@ -375,7 +393,7 @@ static void test_open__a_second_one_in_the_same_process_is_busy_and_names_it(voi
     if (at->world != NULL) {
         skip(); /* the list of open folders is the real host's */
     }
-    (void)snprintf(pid, sizeof pid, "%d", (int)getpid());
+    (void)snprintf(pid, sizeof pid, "%d", (int)pid_of_store(at));
     assert_refused(KVARVE_BUSY, kvarve_open(at->folder, &at->options, &second, &err), pid);
     (void)snprintf(other_name, sizeof other_name, "%s/.", at->folder);
     assert_refused(KVARVE_BUSY, kvarve_open(other_name, &at->options, &second, &err), pid);
@@ -412,7 +430,7 @@ static void test_open__a_second_process_is_busy_and_is_told_the_first_ones_pid(v
         door_open(at);
         return;
     }
-    (void)snprintf(pid, sizeof pid, "%d", (int)getpid());
+    (void)snprintf(pid, sizeof pid, "%d", (int)pid_of_store(at));
     child = fork();
     if (child == 0) {
         (void)execl("/proc/self/exe", "second", at->folder, pid, (char *)NULL);
