@@ -1,5 +1,6 @@
 /*
- * test_threads.c - many threads use one real store at once: put, find, read, drop, look.
+ * test_threads.c - many threads use one real store at once: put, find, read, drop, look. Once in
+ * this process, and once as the client of a daemon.
  *
  * Each thread works on conversations that others work on too, in three layouts, so that pages are
  * shared, waited for and taken over. Whatever is read back is compared byte for byte. The thread
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "contract/door_daemon.h"
 #include "contract/engine.h"
 #include "kvarve/admin.h"
 #include "simulate/world.h"
@@ -206,6 +208,19 @@ static void *run_worker(void *argument)
 
 /* --- the store --- */
 
+static bool is_served; /* by a daemon, whose client this process is */
+static pid_t server;
+
+static kvarve_status open_one(const char *folder, const kvarve_store_options *options,
+                              kvarve_store **out, kvarve_error *err)
+{
+    char socket[SCRATCH_PATH_MAX + 16];
+
+    (void)snprintf(socket, sizeof socket, "%s.socket", folder);
+    return is_served ? door_daemon_start(folder, socket, options, &server, out, err)
+                     : kvarve_open(folder, options, out, err);
+}
+
 static void open_all(shared *with, const char *folder)
 {
     kvarve_store_options options = KVARVE_STORE_OPTIONS_INIT;
@@ -215,7 +230,8 @@ static void open_all(shared *with, const char *folder)
     options.flash_bytes_max = UINT64_C(16) << 20;
     options.segment_bytes = UINT64_C(1) << 20;
     options.pool_threads = 3;
-    if (kvarve_open(folder, &options, &with->store, &err) != KVARVE_OK) {
+    options.io_timeout_ms = 30000;
+    if (open_one(folder, &options, &with->store, &err) != KVARVE_OK) {
         fail_msg("open: %s", err.text);
     }
     for (uint32_t i = 0; i < LAYOUTS; i++) {
@@ -229,6 +245,8 @@ static void close_all(shared *with)
         engine_close(&with->engines[i]);
     }
     kvarve_close(with->store);
+    door_daemon_stop(server);
+    server = 0;
 }
 
 static void check_all(shared *with)
@@ -461,6 +479,9 @@ int main(void)
         cmocka_unit_test(test_threads__ranks_fill_and_read_one_checkpoint_at_once),
         cmocka_unit_test(test_threads__put_many_takes_over_what_another_put_leaves),
     };
+    int failed = cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    is_served = true;
+    failed += cmocka_run_group_tests_name("threads of a daemon's client", tests, NULL, NULL);
+    return failed == 0 ? 0 : 1;
 }

@@ -258,6 +258,10 @@ static void answer(fake_daemon *fake, const wire_message *request, bool is_wrong
     case WIRE_TRIM:
         out->as.trimmed.is_over = request->as.trim.is_begin == 0;
         break;
+    case WIRE_STATUS:
+        out->as.status_is.pid = 1;
+        out->as.status_is.version[0] = '0';
+        break;
     case WIRE_PAGE_END:
         fake->ended_pages++;
         fake->wrong_pages +=
