@@ -38,19 +38,25 @@ static kvarve_status enter(door *base, kvarve_error *err)
 {
     client *at = client_of(base);
     kvarve_status status = KVARVE_OK;
+    bool is_failed;
 
     mutex_lock(&at->mutex);
     if (at->is_broken) {
         status = client_gone(at, err);
     }
+    is_failed = at->is_failed;
     mutex_unlock(&at->mutex);
+    if (is_failed) {
+        client_wait_quiet(at);
+    }
     return status;
 }
 
 static bool lets_go(const door *base)
 {
-    (void)base;
-    return true; /* what is left of a broken one is memory of ours */
+    const client *at = const_client_of(base);
+
+    return !at->is_failed; /* of one that is broken only, what is left is memory of ours */
 }
 
 static bool is_still(const door *base)
@@ -135,10 +141,19 @@ static void notify(void *context)
     client *at = context;
 
     mutex_lock(&at->mutex);
-    while (client_poll_jobs(at)) {
+    if (!at->is_failed) {
+        client_contain_begin(at, true);
+        while (client_poll_jobs(at)) {
+        }
+        client_changed(at);
+        client_contain_end();
     }
-    client_changed(at);
     mutex_unlock(&at->mutex);
+}
+
+static void job_failed(void *context, const char *text)
+{
+    client_contain_fail(context, text);
 }
 
 /* --- the arena --- */
@@ -259,6 +274,7 @@ static kvarve_status start(client *at, const client_options *options, kvarve_err
     const env_posix_options pool = {
         .pool_threads = options->pool_threads == 0 ? POOL_THREADS : options->pool_threads,
         .notify = notify,
+        .failed = kvarve_assert_is_containing() ? job_failed : NULL,
         .notify_context = at};
     kvarve_status status = KVARVE_OK;
 

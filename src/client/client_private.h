@@ -2,6 +2,7 @@
  * client_private.h - a client's fields and what its files ask of each other.
  *
  *   link.c     messages: send, receive for all, wait
+ *   contain.c  failed assertions
  *   client.c   the door itself: open and close, events
  *   handles.c  namespaces, and what puts and leases have in common
  *   put.c      puts
@@ -12,6 +13,8 @@
  */
 #ifndef KVARVE_CLIENT_CLIENT_PRIVATE_H
 #define KVARVE_CLIENT_CLIENT_PRIVATE_H
+
+#include <stdatomic.h>
 
 #include "base/list.h"
 #include "base/table.h"
@@ -105,6 +108,7 @@ struct client {
     uint64_t turn; /* counts how often the mutex was taken: what is older may have changed */
 
     bool is_broken;
+    atomic_bool is_failed; /* by an assertion of ours: broken, and not touched again (contain.c) */
     char failure[KVARVE_ERROR_TEXT_MAX]; /* why */
     uint64_t daemon_epoch;
     client_arena *arena; /* NULL: none */
@@ -194,6 +198,20 @@ void client_unlock(door *base);
 bool client_wait(door *base, uint64_t deadline_ns);
 uint64_t client_deadline(const door *base, uint32_t timeout_ms);
 uint64_t client_now(const client *at);
+
+/* --- contain.c --- */
+
+/* This thread has the mutex: from here to the end a failed assertion fails the client. */
+void client_contain_begin(client *at, bool is_worker);
+void client_contain_end(void);
+/* It lets go of the mutex, or has it again. */
+void client_contain_mutex(bool is_held);
+/* With the mutex: if the client has failed, leave the call. */
+void client_contain_check(client *at);
+/* Fail it from a thread that has not entered: the handler of its pool. */
+void client_contain_fail(client *at, const char *text);
+/* Of a failed one: until no job touches a caller's memory. */
+void client_wait_quiet(client *at);
 
 /* --- client.c --- */
 

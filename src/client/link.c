@@ -238,11 +238,14 @@ static void receive_for_all(client *at, uint64_t deadline_ns)
     int64_t size;
 
     at->is_receiving = true;
+    client_contain_mutex(false);
     mutex_unlock(&at->mutex);
     size = receive_or_wake(at, deadline_ns);
     mutex_lock(&at->mutex);
+    client_contain_mutex(true);
     at->turn++;
     at->is_receiving = false;
+    client_contain_check(at);
     if (at->is_broken) {
         return; /* I5 */
     }
@@ -261,6 +264,7 @@ static void sleep_until_changed(client *at, uint64_t deadline_ns)
     condition_wait(&at->changed, &at->mutex, deadline_ns);
     at->waiters--;
     at->turn++;
+    client_contain_check(at);
 }
 
 /* Until something may have changed. False: the deadline passed, or nothing is left to happen. */
@@ -458,6 +462,7 @@ void client_lock(door *base)
     mutex_lock(&at->mutex);
     at->turn++;
     has_waited = false;
+    client_contain_begin(at, false);
 }
 
 void client_unlock(door *base)
@@ -467,6 +472,7 @@ void client_unlock(door *base)
     if (at->is_still && !at->is_polling) {
         client_drain(at); /* events, which nobody else receives */
     }
+    client_contain_end();
     mutex_unlock(&at->mutex);
 }
 

@@ -12,11 +12,14 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "client/client.h"
 #include "contract/door_daemon.h"
 #include "contract/engine.h"
@@ -90,6 +93,7 @@ typedef struct waiter {
     pthread_t thread;
     kvarve_put *put; /* or: its store's events are polled */
     kvarve_store *store;
+    atomic_bool is_over; /* nothing more is going to be told */
     kvarve_status status;
 } waiter;
 
@@ -103,9 +107,9 @@ static void *run_waiter(void *argument)
         return NULL;
     }
     do {
-        (void)event_wait(kvarve_event_fd(at->store), UINT32_MAX);
+        (void)event_wait(kvarve_event_fd(at->store), 100);
         at->status = kvarve_next_event(at->store, &event);
-    } while (at->status == KVARVE_MISS || at->status == KVARVE_OK);
+    } while (at->status != KVARVE_UNAVAILABLE && !atomic_load(&at->is_over));
     return NULL;
 }
 
@@ -293,6 +297,110 @@ static void test_client__two_of_one_daemon_share_a_store(void **state)
     kvarve_prefix_free(prefix);
 }
 
+/* --- a failed assertion of ours, in a process of its own --- */
+
+#define HOST_S 60u /* one that hangs is killed */
+
+typedef struct culprit {
+    atomic_uint_fast64_t allocations;
+    uint64_t at;
+    atomic_bool is_hit;
+} culprit;
+
+static int fail_at(void *context, uint64_t number)
+{
+    culprit *of = context;
+    const kvarve_assert_handler handler = kvarve_assert_set_handler(NULL);
+
+    (void)number;
+    (void)kvarve_assert_set_handler(handler);
+    if (handler == NULL) {
+        return 1; /* not inside of a call of the library's */
+    }
+    if (atomic_fetch_add(&of->allocations, 1) == of->at) {
+        atomic_store(&of->is_hit, true);
+        KVARVE_ASSERT(of == NULL);
+    }
+    return 1;
+}
+
+/* All that an engine does, whatever comes of it. */
+static void use_store(kvarve_store *store)
+{
+    kvarve_prefix *prefix = engine_prefix(5, TOKENS);
+    const engine_state here = {.prefix = prefix, .tokens = TOKENS};
+    kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
+    engine machine = {0};
+
+    if (engine_open(&machine, store, &engine_plain, NULL) == KVARVE_OK) {
+        (void)!engine_put(&machine, &here, NULL, NULL);
+        (void)!engine_restore(&machine, &here, true, NULL);
+        (void)!engine_restore(&machine, &here, false, NULL);
+        (void)!kvarve_statistics_get(store, &statistics, NULL);
+        engine_close(&machine);
+    }
+    kvarve_prefix_free(prefix);
+}
+
+/* How that process ends; more: something is not as it should be. */
+enum { CLIENT_FAILED, CALL_FAILED, NOTHING_FAILED };
+
+static int live_with_a_failure(const served *at, uint64_t number)
+{
+    static culprit of;
+    kvarve_statistics statistics = KVARVE_STATISTICS_INIT;
+    waiter polling = {0};
+    kvarve_store *store = NULL;
+
+    (void)alarm(HOST_S);
+    kvarve_assert_set_containing(true);
+    if (open_another(at, 30000, &store) != KVARVE_OK) {
+        return 10;
+    }
+    polling.store = store;
+    if (pthread_create(&polling.thread, NULL, run_waiter, &polling) != 0) {
+        return 11;
+    }
+    of.at = number;
+    kvarve_allocate_set_hook(fail_at, &of);
+    use_store(store);
+    kvarve_allocate_set_hook(NULL, NULL);
+    if (kvarve_statistics_get(store, &statistics, NULL) == KVARVE_OK) {
+        use_store(store); /* the client had no part in it, and goes on */
+        atomic_store(&polling.is_over, true);
+        (void)pthread_join(polling.thread, NULL);
+        return atomic_load(&of.is_hit) ? CALL_FAILED : NOTHING_FAILED;
+    }
+    (void)pthread_join(polling.thread, NULL);
+    kvarve_close(store);
+    return polling.status == KVARVE_UNAVAILABLE ? CLIENT_FAILED : 12;
+}
+
+static void test_contain__a_failed_assertion_fails_the_client_and_the_host_lives(void **state)
+{
+    served *at = *state;
+    uint64_t number = 0;
+    uint32_t clients = 0;
+    int how = CLIENT_FAILED;
+
+    kvarve_close(at->store); /* no threads where it forks */
+    at->store = NULL;
+    for (; how != NOTHING_FAILED; number++) {
+        const pid_t child = fork();
+
+        if (child == 0) {
+            _exit(live_with_a_failure(at, number));
+        }
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how));
+        how = WEXITSTATUS(how);
+        assert_in_range(how, CLIENT_FAILED, NOTHING_FAILED);
+        clients += how == CLIENT_FAILED;
+    }
+    print_message("%zu assertions, %u clients failed\n", (size_t)number, clients);
+    assert_true(clients > 5);
+}
+
 /* --- what answers is no daemon --- */
 
 static kvarve_status connect_to(int peer[2], door **out)
@@ -396,6 +504,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_client__two_of_one_daemon_share_a_store, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_contain__a_failed_assertion_fails_the_client_and_the_host_lives, setup, teardown),
         cmocka_unit_test(test_connect__what_is_no_daemon_is_not_believed),
         cmocka_unit_test(test_connect__the_daemons_refusal_is_the_answer),
     };
