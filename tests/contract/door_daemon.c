@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ _Noreturn static void serve(const char *folder, const char *socket,
     kvarve_error err = {0};
     kvarve_status status;
 
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive a test that is killed */
     config_begin(config);
     (void)snprintf(config->store, sizeof config->store, "%s", folder);
     (void)snprintf(config->socket, sizeof config->socket, "%s", socket);

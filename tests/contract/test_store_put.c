@@ -397,6 +397,34 @@ static void test_put__an_ack_does_not_mean_pages_that_the_rank_was_never_told_of
     kvarve_prefix_free(prefix);
 }
 
+/* Its digests may name pages that were handed over: what was taken while they were copied counts.
+ */
+static void test_put__a_rank_that_acks_before_all_is_there_acks_again(void **state)
+{
+    door *at = *state;
+    kvarve_prefix *prefix = engine_prefix(31, 64);
+    engine machine = open_engine(at, &engine_plain);
+    engine_state here = {.prefix = prefix, .tokens = 64};
+    kvarve_put *put = begin(&machine, &here, NULL);
+    const size_t size = engine_page_size(&machine, &here, 0, 0, 0);
+    static uint8_t page[ENGINE_PAGE_MAX];
+    kvarve_page_digest digest = {.digest = {7}};
+
+    assert_true(size <= sizeof page);
+    engine_fill(&machine, &here, 0, 0, 0, page);
+    assert_ok(kvarve_put_write(put, 0, 0, 0, page, size, &err));
+    assert_ok(kvarve_put_ack(put, 0, NULL, 0, &err));
+    assert_int_equal(kvarve_put_wait(put, KVARVE_PUT_READY, 1, &err), KVARVE_BUSY);
+    assert_int_equal(kvarve_put_status(put), KVARVE_PUT_STAGED);
+    assert_ok(engine_put_write(&machine, put, &here, 0, &err));
+    assert_ok(kvarve_put_ack(put, 0, &digest, 1, &err));
+    assert_ok(kvarve_put_wait(put, KVARVE_PUT_DURABLE, 10000, &err));
+    kvarve_put_release(&put);
+    assert_ok(engine_restore(&machine, &here, true, &err));
+    engine_close(&machine);
+    kvarve_prefix_free(prefix);
+}
+
 static void test_put__a_caller_that_can_not_wait_is_refused(void **state)
 {
     door *at = *state;
@@ -679,6 +707,7 @@ static const door_test tests[] = {
     DOOR_TEST(test_put__pages_sealed_by_another_and_not_on_flash_yet_are_waited_for),
     DOOR_TEST(test_put__the_oldest_waiter_takes_over_what_an_aborted_owner_leaves),
     DOOR_TEST(test_put__an_ack_does_not_mean_pages_that_the_rank_was_never_told_of),
+    DOOR_TEST(test_put__a_rank_that_acks_before_all_is_there_acks_again),
     DOOR_TEST(test_put__a_caller_that_can_not_wait_is_refused),
     DOOR_TEST(test_put__a_rank_that_fails_aborts_it_and_leaves_nothing),
     DOOR_TEST(test_put__a_second_ack_and_an_unknown_rank_are_errors_of_that_call_alone),

@@ -261,6 +261,57 @@ static void test_client__pages_in_place_outlive_the_daemon(void **state)
     kvarve_prefix_free(prefix);
 }
 
+/* One that waits for nothing but a copy of its own is woken by its end. */
+static void test_client__the_end_of_a_copy_wakes_whoever_receives(void **state)
+{
+    enum { PAGE = 1 << 20, PAGES = 3 };
+    served *at = *state;
+    kvarve_prefix *prefix = engine_prefix(6, 16u * PAGES);
+    static uint8_t memory[PAGES][PAGE];
+    static const uint32_t order[PAGES] = {0, 1, 2};
+    const uint32_t *const blocks[] = {order};
+    const size_t counts[] = {PAGES};
+    const uint32_t block_tokens[] = {16};
+    const kvarve_group group = {.span_tokens = 16, .page_bytes = PAGE};
+    const kvarve_region region = {.base = memory,
+                                  .block_stride = PAGE,
+                                  .row_bytes = PAGE / 16,
+                                  .run_count = 1,
+                                  .block_count = PAGES};
+    kvarve_namespace_options options = KVARVE_NAMESPACE_OPTIONS_INIT;
+    kvarve_find_options wanted = KVARVE_FIND_OPTIONS_INIT;
+    kvarve_put_options whole = KVARVE_PUT_OPTIONS_INIT;
+    kvarve_store *patient = NULL;
+    kvarve_namespace *space = NULL;
+    kvarve_put *put = NULL;
+    kvarve_lease *lease = NULL;
+
+    assert_int_equal(open_another(at, 3600000, &patient), KVARVE_OK);
+    options.identity_json = "{}";
+    options.groups = &group;
+    options.group_count = 1;
+    assert_int_equal(kvarve_namespace_open(patient, &options, &space, &err), KVARVE_OK);
+    assert_int_equal(kvarve_regions_register(space, 0, &region, 1, block_tokens, &err), KVARVE_OK);
+    whole.tokens = 16u * PAGES;
+    assert_int_equal(kvarve_put_begin(space, prefix, &whole, &put, &err), KVARVE_OK);
+    assert_int_equal(kvarve_put_wait(put, KVARVE_PUT_STAGED, 20000, &err), KVARVE_OK);
+    assert_int_equal(kvarve_put_copy(put, 0, blocks, counts, 0, &err), KVARVE_OK);
+    assert_int_equal(kvarve_put_wait(put, KVARVE_PUT_DURABLE, 20000, &err), KVARVE_OK);
+    kvarve_put_release(&put);
+    wanted.lease = KVARVE_LEASE_LOAD;
+    assert_int_equal(kvarve_find(space, prefix, &wanted, NULL, 0, NULL, &lease, NULL, &err),
+                     KVARVE_OK);
+    assert_int_equal(kvarve_lease_wait(lease, 20000, NULL, &err), KVARVE_OK);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(kvarve_lease_copy(lease, 0, blocks, counts, 0, &err), KVARVE_OK);
+        assert_int_equal(kvarve_lease_copy_wait(lease, 0, KVARVE_NO_TIMEOUT, &err), KVARVE_OK);
+    }
+    kvarve_lease_release(&lease);
+    kvarve_namespace_release(&space);
+    kvarve_close(patient);
+    kvarve_prefix_free(prefix);
+}
+
 /* Two clients: what one puts the other finds, and waits for what the other copies. */
 static void test_client__two_of_one_daemon_share_a_store(void **state)
 {
@@ -502,6 +553,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_client__pages_in_place_outlive_the_daemon, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_client__the_end_of_a_copy_wakes_whoever_receives,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_client__two_of_one_daemon_share_a_store, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(

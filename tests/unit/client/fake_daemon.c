@@ -87,6 +87,9 @@ static wire_put_status put_status(const fake_daemon *fake)
     return status;
 }
 
+static const wire_put_status aborted = {.state = KVARVE_PUT_ABORTED,
+                                        .refusal = KVARVE_REFUSED_CALLER};
+
 static wire_boundary boundary(void)
 {
     return (wire_boundary){.tokens = FAKE_TOKENS,
@@ -225,6 +228,7 @@ static void answer(fake_daemon *fake, const wire_message *request, bool is_wrong
         break;
     case WIRE_PUT_BEGIN:
         fake->is_acked = false;
+        fake->is_aborted = false;
         out->as.put_begun = (wire_put_begun){.put = PUT_ID, .status = put_status(fake)};
         break;
     case WIRE_PUT_ACK:
@@ -233,9 +237,8 @@ static void answer(fake_daemon *fake, const wire_message *request, bool is_wrong
         break;
     case WIRE_PUT_FAIL:
     case WIRE_PUT_ABORT:
-        fake->aborts++;
-        out->as.put_state.status =
-            (wire_put_status){.state = KVARVE_PUT_ABORTED, .refusal = KVARVE_REFUSED_CALLER};
+        fake->is_aborted = true;
+        out->as.put_state.status = aborted;
         break;
     case WIRE_PUT_WAIT:
         out->as.put_state.status = put_status(fake);
@@ -352,6 +355,7 @@ static void spoil(fake_daemon *fake, const wire_message *honest)
     case FAULT_TOTAL:
     case FAULT_EMPTY:
     case FAULT_GROUP:
+    case FAULT_EARLY:
     case FAULT_COUNT:
         break; /* by its fields */
     }
@@ -368,7 +372,7 @@ static void answer_parked(fake_daemon *fake)
 {
     wire_message reply = {.type = WIRE_PUT_STATE, .id = fake->parked};
 
-    reply.as.put_state.status = put_status(fake);
+    reply.as.put_state.status = fake->is_aborted ? aborted : put_status(fake);
     fake->parked = 0;
     encode(&reply, more(fake));
 }
@@ -394,6 +398,10 @@ static int send_message(client_transport *base, const void *bytes, size_t size,
     memset(&items, 0, sizeof items);
     if (request.type == WIRE_PUT_WAIT && request.as.put_wait.timeout_ms != 0 && !fake->is_acked) {
         fake->parked = request.id;
+        if (fake->plan.fault == FAULT_EARLY) {
+            fake->is_hit = true;
+            answer_parked(fake);
+        }
         return 0;
     }
     reply.type = (wire_type)wire_type_reply(request.type);
@@ -411,7 +419,7 @@ static int send_message(client_transport *base, const void *bytes, size_t size,
         spoil(fake, &reply);
     }
     fake->answers++;
-    if (fake->is_acked && fake->parked != 0 && !fake->is_closed) {
+    if ((fake->is_acked || fake->is_aborted) && fake->parked != 0 && !fake->is_closed) {
         answer_parked(fake);
     }
     return 0;

@@ -36,6 +36,7 @@ typedef enum fake_fault {
     FAULT_TOTAL,      /* there are `value` items, it says */
     FAULT_EMPTY,      /* no items */
     FAULT_GROUP,      /* pages are of group `value` */
+    FAULT_EARLY,      /* a wait without an end is answered before its time */
     FAULT_COUNT,
 } fake_fault;
 
@@ -60,13 +61,13 @@ typedef struct fake_daemon {
     bool is_hit;      /* the wrong one was given */
     bool is_closed;
     bool is_acked;
+    bool is_aborted;
     uint8_t *arena;
     fake_message *queue; /* FAKE_QUEUE_MAX of them */
     size_t queued;
     uint64_t parked;      /* the number of a PUT_WAIT that is answered with the ack; 0: none */
     uint64_t ended_pages; /* PAGE_END that came */
     uint64_t wrong_pages; /* of these, that say that it was wrong */
-    uint64_t aborts;
 } fake_daemon;
 
 /* In `world`. Lives longer than the client; its transport's close frees nothing. */

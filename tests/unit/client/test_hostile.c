@@ -115,6 +115,9 @@ static kvarve_status run_puts(scenario *at)
             memset(plan[i].address, 1, plan[i].size);
         }
     }
+    if (kvarve_put_wait(at->put, KVARVE_PUT_READY, 1000, NULL) == KVARVE_UNAVAILABLE) {
+        return KVARVE_UNAVAILABLE; /* else it is not READY, and nothing will make it so */
+    }
     kvarve_put_abort(at->put);
     kvarve_put_release(&at->put);
     TRY(begin_put(at));
@@ -391,6 +394,18 @@ static void test_client__counts_that_can_not_be_are_refused(void **state)
     }
 }
 
+/* Or it would be asked again, at once, and again. */
+static void test_client__a_wait_that_is_answered_before_its_time_breaks_the_connection(void **state)
+{
+    const fake_plan plan = {.fault = FAULT_EARLY, .at = UINT64_MAX};
+    const outcome out = run_with(&plan);
+
+    (void)state;
+    assert_true(out.is_hit);
+    assert_true(out.is_broken);
+    assert_int_equal(out.status, KVARVE_UNAVAILABLE);
+}
+
 /* Bits of every answer, flipped by seed: whatever it says then, no harm is done. */
 static void test_client__flipped_bits_do_no_harm(void **state)
 {
@@ -414,6 +429,8 @@ int main(void)
         cmocka_unit_test(test_client__an_error_is_the_calls_answer),
         cmocka_unit_test(test_client__a_page_outside_of_the_arena_is_never_touched),
         cmocka_unit_test(test_client__counts_that_can_not_be_are_refused),
+        cmocka_unit_test(
+            test_client__a_wait_that_is_answered_before_its_time_breaks_the_connection),
         cmocka_unit_test(test_client__flipped_bits_do_no_harm),
     };
 
