@@ -52,9 +52,8 @@ void bench_statistics(kvarve_store *store, kvarve_statistics *out);
 void bench_tokens(uint32_t *tokens, size_t count, uint64_t seed);
 
 /*
- * Plain direct I/O of `size` bytes at `pieces` of `piece` bytes: best of 1, 4 and 8 threads.
- * Returns ns, the fastest of them. `is_write`: to a preallocated file (fresh each time, or written
- * before), one fdatasync at the end.
+ * Plain direct I/O of `size` bytes at `pieces` of `piece` bytes. `is_write`: to a preallocated file
+ * (fresh each time, or written before), one fdatasync at the end.
  */
 typedef struct disk_work {
     const char *directory;
@@ -64,8 +63,12 @@ typedef struct disk_work {
     bool is_write;
     bool is_fresh; /* write: into space never written before */
 } disk_work;
-KVARVE_NODISCARD kvarve_status yardstick_disk(const disk_work *work, double *out_ns,
-                                              kvarve_error *err);
+#define YARDSTICK_DEPTHS 3 /* of plain direct I/O: 1, 4 and 8 at once */
+
+/* One pass at each depth, ns. The best depth is that with the best median: the best of three passes
+ * of each run would be compared with one of ours. */
+KVARVE_NODISCARD kvarve_status yardstick_disk(const disk_work *work,
+                                              double out_ns[YARDSTICK_DEPTHS], kvarve_error *err);
 void yardstick_remove(const char *directory);
 /* memcpy of `size` bytes with `threads` threads, ns. */
 double yardstick_copy(void *to, const void *from, size_t size, uint32_t threads);

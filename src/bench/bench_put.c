@@ -194,11 +194,41 @@ static double megabytes_a_second(size_t bytes, double ns)
     return (double)bytes / ns * 1000;
 }
 
+/* Plain direct I/O by depth, MB/s of each run. */
+typedef struct disk_yardstick {
+    double runs[YARDSTICK_DEPTHS][BENCH_RUNS_MAX];
+} disk_yardstick;
+
+static kvarve_status measure_disk(const put_work *work, const disk_work *disk, uint32_t run,
+                                  disk_yardstick *out)
+{
+    double ns[YARDSTICK_DEPTHS];
+    const kvarve_status status = yardstick_disk(disk, ns, work->bench->err);
+
+    for (size_t depth = 0; depth < YARDSTICK_DEPTHS && status == KVARVE_OK; depth++) {
+        out->runs[depth][run] = megabytes_a_second(work->bytes, ns[depth]);
+    }
+    return status;
+}
+
+/* The runs of the best depth. */
+static const double *best_depth(const disk_yardstick *all, uint32_t runs)
+{
+    size_t best = 0;
+
+    for (size_t depth = 1; depth < YARDSTICK_DEPTHS; depth++) {
+        if (bench_median(all->runs[depth], runs) > bench_median(all->runs[best], runs)) {
+            best = depth;
+        }
+    }
+    return all->runs[best];
+}
+
 static kvarve_status measure_puts(put_work *work, bool is_fresh)
 {
     bench_context *bench = work->bench;
     double values[BENCH_RUNS_MAX];
-    double yardsticks[BENCH_RUNS_MAX];
+    disk_yardstick yardstick;
     kvarve_status status = KVARVE_OK;
 
     for (uint32_t run = 0; run < bench->runs && status == KVARVE_OK; run++) {
@@ -223,8 +253,7 @@ static kvarve_status measure_puts(put_work *work, bool is_fresh)
             status = status == KVARVE_OK ? drop_all(work->store, bench->err) : status;
         }
         if (status == KVARVE_OK) {
-            status = yardstick_disk(&disk, &ns, bench->err);
-            yardsticks[run] = megabytes_a_second(work->bytes, ns);
+            status = measure_disk(work, &disk, run, &yardstick);
         }
         if (status == KVARVE_OK) {
             status = timed_put(work, run, &ns, bench->err);
@@ -239,7 +268,7 @@ static kvarve_status measure_puts(put_work *work, bool is_fresh)
                                                             : "durable put, reused space",
                                            .unit = "MB/s",
                                            .values = values,
-                                           .yardsticks = yardsticks,
+                                           .yardsticks = best_depth(&yardstick, bench->runs),
                                            .reach = 0.90,
                                            .has_reach = true});
     }
@@ -338,7 +367,7 @@ static kvarve_status measure_restores(put_work *work, const char *name, double r
 {
     bench_context *bench = work->bench;
     double values[BENCH_RUNS_MAX];
-    double yardsticks[BENCH_RUNS_MAX];
+    disk_yardstick yardstick;
     kvarve_status status = KVARVE_OK;
 
     for (uint32_t run = 0; run < bench->runs && status == KVARVE_OK; run++) {
@@ -348,8 +377,7 @@ static kvarve_status measure_restores(put_work *work, const char *name, double r
                                 .piece = PIECE};
         double ns = 0;
 
-        status = yardstick_disk(&disk, &ns, bench->err);
-        yardsticks[run] = megabytes_a_second(work->bytes, ns);
+        status = measure_disk(work, &disk, run, &yardstick);
         if (status == KVARVE_OK) { /* a new handle: nothing is in the arena */
             close_store(work);
             status = open_store(work, CHURN_CAP, bench->err);
@@ -363,7 +391,7 @@ static kvarve_status measure_restores(put_work *work, const char *name, double r
         bench_figure(bench, &(bench_value){.name = name,
                                            .unit = "MB/s",
                                            .values = values,
-                                           .yardsticks = yardsticks,
+                                           .yardsticks = best_depth(&yardstick, bench->runs),
                                            .reach = reach,
                                            .has_reach = true});
     }
@@ -378,9 +406,9 @@ static kvarve_status write_yardstick(const put_work *work)
                             .size = work->bytes,
                             .piece = PIECE,
                             .is_write = true};
-    double ns;
+    double ns[YARDSTICK_DEPTHS];
 
-    return yardstick_disk(&disk, &ns, work->bench->err);
+    return yardstick_disk(&disk, ns, work->bench->err);
 }
 
 static kvarve_status restore_fresh(bench_context *bench)
