@@ -120,6 +120,8 @@ struct client {
     uint32_t reports; /* of damaged pages, that are not through yet */
     client_notice *spare;
     kvarve_list watched;
+    uint32_t parked; /* waits that are out */
+    bool is_crowded; /* one more was wanted than may be: look again soon instead */
 
     kvarve_list puts; /* all, also released ones that wait for an answer */
     kvarve_list leases;
@@ -188,6 +190,8 @@ kvarve_status client_error_of(const wire_message *answer, kvarve_error *err);
 /* Take the ends of jobs that have run. False: there were none. */
 bool client_poll_jobs(client *at);
 
+/* May one more wait be parked? The daemon has room for so many, and other requests need some. */
+bool client_may_park(client *at);
 /* Somebody waits for a change of this. */
 void client_watch_add(client *at, client_watch *watch);
 /* Since it took the lock, this thread has waited: what is parked says more than asking again. */

@@ -49,7 +49,7 @@ static bool take_wait(client *at, client_pending *pending, const wire_message *a
 {
     client_lease *lease = KVARVE_LIST_ITEM(pending, client_lease, pending);
 
-    (void)at;
+    at->parked--;
     lease->is_out = false;
     lease->answers--;
     if (lease->is_released) {
@@ -71,7 +71,7 @@ static void park(client *at, client_watch *watch)
     client_lease *lease = KVARVE_LIST_ITEM(watch, client_lease, watch);
     wire_message request = {.type = WIRE_LEASE_WAIT};
 
-    if (lease->state != LEASE_LOADING || lease->is_out) {
+    if (lease->state != LEASE_LOADING || lease->is_out || !client_may_park(at)) {
         return;
     }
     request.as.lease_wait = (wire_lease_wait){.lease = lease->id, .timeout_ms = KVARVE_NO_TIMEOUT};
@@ -79,6 +79,7 @@ static void park(client *at, client_watch *watch)
     if (client_send(at, &lease->pending, &request, NULL) == KVARVE_OK) {
         lease->is_out = true;
         lease->answers++;
+        at->parked++;
     }
 }
 

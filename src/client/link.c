@@ -25,7 +25,9 @@
 #include "client/client_private.h"
 #include "env/socket.h"
 
-#define NOTICES_MAX 1024u
+#define NOTICES_MAX   1024u
+#define PARKED_MAX    128u
+#define LOOK_AGAIN_MS 20u
 
 static _Thread_local bool has_waited;
 
@@ -476,16 +478,28 @@ void client_unlock(door *base)
     mutex_unlock(&at->mutex);
 }
 
-/* A daemon that is alive but does nothing any more is noticed by asking it, now and then. */
-static uint64_t soon(const client *at, uint64_t deadline_ns)
+bool client_may_park(client *at)
 {
-    return kvarve_min_u64(deadline_ns, client_deadline(&at->base, at->io_timeout_ms));
+    if (at->parked >= PARKED_MAX) {
+        at->is_crowded = true;
+    }
+    return at->parked < PARKED_MAX;
+}
+
+/* A daemon that is alive but does nothing any more is noticed by asking it, now and then; and where
+ * nothing could be parked, asking is all there is. */
+static uint64_t soon(client *at, uint64_t deadline_ns)
+{
+    const uint32_t timeout_ms = at->is_crowded ? LOOK_AGAIN_MS : at->io_timeout_ms;
+
+    at->is_crowded = false;
+    return kvarve_min_u64(deadline_ns, client_deadline(&at->base, timeout_ms));
 }
 
 bool client_wait(door *base, uint64_t deadline_ns)
 {
     client *at = client_of(base);
-    const uint64_t until = soon(at, deadline_ns);
+    uint64_t until;
     kvarve_link *link;
 
     if (client_now(at) >= deadline_ns) {
@@ -497,6 +511,7 @@ bool client_wait(door *base, uint64_t deadline_ns)
 
         watch->park(at, watch);
     }
+    until = soon(at, deadline_ns);
     has_waited = true;
     if (at->is_still && at->is_broken) {
         return client_poll_jobs(at); /* nothing else goes on (I5) */

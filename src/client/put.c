@@ -63,7 +63,7 @@ static bool take_wait(client *at, client_pending *pending, const wire_message *a
     client_put *put = wait->put;
     const uint32_t target = KVARVE_PUT_STAGED + (uint32_t)(wait - put->waits);
 
-    (void)at;
+    at->parked--;
     wait->is_out = false;
     put->answers--;
     if (put->is_released) {
@@ -87,7 +87,7 @@ static void park(client *at, client_watch *watch)
     client_put_wait *wait = &put->waits[target - KVARVE_PUT_STAGED];
     wire_message request = {.type = WIRE_PUT_WAIT};
 
-    if (client_put_is_over(put) || wait->is_out) {
+    if (client_put_is_over(put) || wait->is_out || !client_may_park(at)) {
         return;
     }
     request.as.put_wait =
@@ -97,6 +97,7 @@ static void park(client *at, client_watch *watch)
     if (client_send(at, &wait->pending, &request, NULL) == KVARVE_OK) {
         wait->is_out = true;
         put->answers++;
+        at->parked++;
     }
 }
 

@@ -312,6 +312,41 @@ static void test_client__the_end_of_a_copy_wakes_whoever_receives(void **state)
     kvarve_prefix_free(prefix);
 }
 
+/* A daemon parks so many requests of a client; those that it must not do without are not the ones
+ * that are refused. */
+static void test_client__many_waits_leave_room_for_other_requests(void **state)
+{
+    enum { PUTS = 300 };
+    served *at = *state;
+    const engine_begin more = {.timeout_ms = 600000};
+    static kvarve_put *puts[PUTS];
+    kvarve_prefix *prefix = engine_prefix(7, TOKENS);
+    kvarve_prefix *stored = engine_prefix(8, TOKENS);
+    engine_state here = {.prefix = prefix};
+    const engine_state kept = {.prefix = stored, .tokens = TOKENS};
+    uint32_t ended = 0;
+    kvarve_boundary boundary = {0};
+    engine machine;
+
+    assert_int_equal(engine_open(&machine, at->store, &engine_plain, &err), KVARVE_OK);
+    assert_int_equal(engine_put(&machine, &kept, &ended, &err), KVARVE_OK);
+    assert_int_equal(engine_find(&machine, &kept, KVARVE_LEASE_NONE, &boundary, NULL, NULL, &err),
+                     KVARVE_OK);
+    for (uint32_t i = 0; i < PUTS; i++) {
+        here.kind = i % 3;
+        here.tokens = 1 + i / 3; /* all of one prefix: they wait for each other's pages */
+        assert_int_equal(engine_put_begin(&machine, &here, &more, &puts[i], &err), KVARVE_OK);
+        assert_int_equal(kvarve_put_wait(puts[i], KVARVE_PUT_READY, 1, &err), KVARVE_BUSY);
+    }
+    assert_int_equal(kvarve_drop(at->store, boundary.id, &err), KVARVE_OK);
+    for (uint32_t i = 0; i < PUTS; i++) {
+        kvarve_put_release(&puts[i]);
+    }
+    engine_close(&machine);
+    kvarve_prefix_free(stored);
+    kvarve_prefix_free(prefix);
+}
+
 /* Two clients: what one puts the other finds, and waits for what the other copies. */
 static void test_client__two_of_one_daemon_share_a_store(void **state)
 {
@@ -554,6 +589,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_client__pages_in_place_outlive_the_daemon, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_client__the_end_of_a_copy_wakes_whoever_receives,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_client__many_waits_leave_room_for_other_requests,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_client__two_of_one_daemon_share_a_store, setup,
                                         teardown),
